@@ -1,8 +1,13 @@
 """Secrets are left out before anything is written (R59)."""
 
+from urllib.parse import unquote_plus
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cutthrough.exchange.redaction.redactor import REDACTED, Unreadable
+from tests.support.memory import peak_of
 from tests.support.redaction import redactor
 
 HEAD = ("GET /a?b=1&Token=s3cret&c=2 HTTP/1.1\r\nHost: a\r\n"
@@ -128,3 +133,108 @@ def test_a_string_that_is_no_document_stays(text):
     """Such as a part of an answer of a model."""
     data = b'{"p": %s}' % text
     assert redactor(json=("$..token",)).content(data, "application/json") == data
+
+
+CALLS = [
+    "/**/ typeof cb === 'function' && cb(%s);", "/**/ cb(%s)", "/**/cb(%s);",
+    ";cb(%s);",
+    "typeof a.cb==\"function\"&&a.cb( %s );", "cb && cb(%s);", "window['cb'](%s)",
+    "// API callback\ncb(%s);", "/*O_o*/\ngoogle.visualization.setResponse(%s);",
+    "/* a */ /* b */\n\ncb (%s)\n;\n", "\ufeff/**/cb(%s);", "cb(%s", "cb(%s)(1)"]
+ARGUMENTS = [
+    '{"token": "s3cret"}', '[1,{"token": "s3cret"}]',
+    '[ "a", null , {"token": "s3cret"}]',
+    '[[1, 2], [], {"token": "s3cret"}]', '[[["a\\"", {"token": "s3cret"}]]]',
+    '[{}, ["a"], {"token": "s3cret"}]', '{"a": ")", "token": "s3cret"']
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("argument", ARGUMENTS)
+@pytest.mark.parametrize("kind", ["text/javascript", "text/plain", ""])
+def test_documents_go_through_a_call_of_a_function(call, argument, kind):
+    """R79. Express, Google and others put more before a call than its name."""
+    data = (call % argument).encode()
+    kept = redactor(json=("$..token",))
+    for whole in True, False:
+        try:
+            made = kept.content(data, kind, whole=whole)
+        except Unreadable:
+            continue
+        assert whole and made == data.replace(b"s3cret", b"[redacted]")
+
+
+@pytest.mark.parametrize("script", [
+    'define(["a", "b"], function (a, b) { return {"token": 1}; });', "f([1, 2])",
+    'webpackJsonp([1],{"+E39":function(t,e,n){}});', "f({token: 1}, [2]);",
+    'require(["a"]);', "$(function () { x = {}; });", "cb([a.b, c()]);"])
+def test_a_script_with_another_call_stays(script):
+    data = script.encode()
+    assert redactor(json=("$..token",)).content(data, "text/javascript") == data
+
+
+@pytest.mark.parametrize("guard", [
+    ")]}'\n", "while(1);", "while (true);", "for (;;);", "throw 1; < don't be evil >",
+    "&&&START&&&"])
+def test_documents_go_behind_a_guard(guard):
+    data = f'{guard}{{"token": "s3cret"}}'.encode()
+    made = redactor(json=("$..token",)).content(data, "text/javascript")
+    assert made == data.replace(b"s3cret", b"[redacted]")
+
+
+@pytest.mark.parametrize("data", [
+    "clé=s3cret \xff".encode() + b"\xff", "clé=s3cret".encode("latin-1"),
+    "clé=s3cret".encode() + b"\xe9", b"\xed\xa0\x80 " + "clé=s3cret".encode()])
+def test_expressions_search_in_each_charset_that_a_text_may_have(data):
+    """R79. One octet beyond UTF-8 made all other characters octets."""
+    made = redactor(body=("clé=(\\w+)",)).content(data, "text/plain")
+    assert made == data.replace(b"s3cret", b"[redacted]")
+
+
+@pytest.mark.parametrize("text", ["\ud800 s3creté", "s3cret\udce9 \ud800é", "\ud800"])
+def test_half_a_character_is_no_error(text):
+    for options in {"body": ("s3cret.",)}, {"json": ("$..a",)}, {"query": ("a",)}:
+        for kind in "", "text/plain", "application/json", "multipart/a; boundary=b":
+            made = redactor(**options).body(text, kind, True)
+            assert made is None or "body" not in options or "s3cret" not in made
+
+
+@given(st.lists(st.sampled_from([
+    b'{"token": "', b"token=", b"s3cret", b'"}', b"\xff", b"\xed\xa0\x80", b"\0", b"[",
+    b"{", b"data: ", b"\n", b"--b\r\n", b"--b--", b"\r\n\r\n", b"&", b"%", b"\\ud800",
+    b"Content-Type: multipart/a; boundary=b", b"cb(", "é".encode(), b"\\", b'\\"',
+    ])).map(b"".join),
+    st.sampled_from([
+        "", "application/json", "text/plain; charset=utf-16",
+        "text/plain; charset=big5",
+        "text/event-stream", "multipart/a; boundary=b", "text/plain; charset=latin1",
+        "text/plain; charset=iso-2022-jp", "application/x-www-form-urlencoded",
+        "text/plain; charset=gb18030", "text/plain; charset=shift_jis"]),
+    st.booleans())
+def test_no_body_raises_more_than_that_it_is_unreadable(data, kind, whole):
+    """R79: another exception would cost the exchange: a client could hide."""
+    kept = redactor(query=("token",), json=("$..token",), body=("s3cret.",))
+    kept.heard = []
+    try:
+        kept.content(data, kind, whole=whole)
+    except Unreadable:
+        pass
+    kept.body(data.decode("utf-8", "surrogateescape"), kind, whole)
+
+
+@pytest.mark.parametrize("value", ["%", "%41", "%41é", "+", "%C3%A9", "a"])
+@pytest.mark.parametrize("before", ["token=", "a={"])
+def test_a_long_value_is_decoded_in_little_memory(value, before):
+    """R63: 4 MiB of `%` took 760 MiB."""
+    text = before.encode() + value.encode() * ((1 << 20) // len(value.encode()))
+    kept = redactor(query=("token",), json=("$..token",))
+
+    def read():
+        kept.heard = []
+        try:
+            kept.content(text, "application/x-www-form-urlencoded")
+        except Unreadable:
+            pass
+    read()
+    if before == "token=":
+        assert set(kept.heard) == {text[6:].decode(), unquote_plus(text[6:].decode())}
+    assert peak_of(read) < 16 << 20

@@ -2,12 +2,12 @@
 
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from cutthrough.exchange.redaction.spellings import Keys
+from tests.support.memory import peak_of
 from tests.support.redaction import redactor
 
 FORM = "application/x-www-form-urlencoded"
@@ -26,16 +26,6 @@ def keys_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def hidden(keys: Keys, text: bytes, *, is_form: bool = False) -> list[bytes]:
     return [text[begin:end] for begin, end in keys.values(text, is_form=is_form)]
-
-
-def peak_of(work: Callable[[], object]) -> int:
-    """Octets that Python has taken at most meanwhile."""
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("key", [

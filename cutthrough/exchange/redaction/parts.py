@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 MOST_PARTS = 1000
+MOST_FIELD = 16384                           # octets of a field of a part
 _BOUNDARY = re.compile(
     r";\s{0,9}boundary\s{0,9}=\s{0,9}(?:\"([^\"]{1,200})\"|([^\s;,\"]{1,200}))", re.I)
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_NAME = re.compile(
-    r";\s{0,9}name(\*?)\s{0,9}=\s{0,9}(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;]*))", re.I)
+_PARAMETER = re.compile(
+    r";\s{0,9}([\w-]{1,40})(\*?)\s{0,9}=\s{0,9}(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;]*))")
+_MARK = b"\xef\xbb\xbf"
 _PLAIN = ("", "7bit", "8bit", "binary")
 
 
@@ -21,7 +23,7 @@ class Malformed(ValueError):
 class Part(NamedTuple):
     begin: int                               # of its content
     end: int
-    name: str                                # of a form's field; "": it has none
+    names: tuple[str, ...]                   # of a form's field
     kind: str                                # its media type; "": not given
     is_plain: bool                           # no transfer encoding
 
@@ -53,10 +55,10 @@ def read_parts(data: bytes, kind: str) -> list[Part]:
 
 
 def _read_part(data: bytes, at: int, end: int) -> Part:
-    name, kind, coding = "", "", ""
+    names, kind, coding = list[str](), "", ""
     while True:
         line_end = data.find(b"\n", at, end)
-        if line_end < 0:
+        if line_end < 0 or line_end - at > MOST_FIELD:
             raise Malformed
         line = data[at:line_end].strip().decode("utf-8", "replace")
         at = line_end + 1
@@ -65,10 +67,12 @@ def _read_part(data: bytes, at: int, end: int) -> Part:
         field, _, value = line.partition(":")
         field = field.strip().lower()
         if field == "content-disposition":
-            match = _NAME.search(value)
-            name = (match[2] or match[3] or "") if match else ""
-            if match and match[1]:           # charset'language'name
-                name = name.rpartition("'")[2]
+            for match in _PARAMETER.finditer(value):
+                name = match[3] or match[4] or ""
+                if match[2]:                 # charset'language'name
+                    name = name.rpartition("'")[2]
+                if match[1].lower() == "name":
+                    names.append(name)
         elif field == "content-type":
             kind = value.strip()
         elif field == "content-transfer-encoding":
@@ -77,39 +81,60 @@ def _read_part(data: bytes, at: int, end: int) -> Part:
         if data.endswith(ending, at, end):
             end -= len(ending)
             break
-    return Part(at, end, name, kind, coding in _PLAIN)
+    return Part(at, end, tuple(names), kind, coding in _PLAIN)
 
 
 def redact_events(data: bytes, redact: Callable[[bytes], bytes],
-                  redact_line: Callable[[bytes], bytes]) -> bytes:
-    """A stream in which `redact` has had the data of each event, and `redact_line` each
-    other line. The data of an event that has changed stands in its first line."""
-    pieces: list[bytes] = []
-    places, lines = list[int](), list[bytes]()           # of the data of an event
+                  redact_others: Callable[[bytes], bytes]) -> bytes:
+    """A stream in which `redact_others` has had all lines between two of data, and
+    `redact` the data of each event. If that has changed, its lines stand behind the
+    other lines of the event."""
+    mark = _MARK if data.startswith(_MARK) else b""
+    data = _redact_others(data[len(mark):], redact_others)
+    return mark + _redact_data(data, redact)
 
-    def end_event() -> None:
-        text = b"\n".join(lines)
-        changed = redact(text) if text else text
-        if changed != text:
-            ending = pieces[places[-1] + 1]
-            for place in places:
-                pieces[place] = pieces[place + 1] = b""
-            pieces[places[0]] = b"data: " + changed.replace(
-                b"\n", (ending or b"\n") + b"data: ")
-            pieces[places[0] + 1] = ending
-        places.clear()
-        lines.clear()
 
+def _is_data(line: bytes) -> bool:
+    return line.startswith(b"data") and line[4:5] in (b"", b":")
+
+
+def _redact_others(data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
+    made = bytearray()
+    at = 0                                   # behind the last line of data
     for match in _LINE.finditer(data):
-        line = match[1]
-        name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
-        if name == b"data":
-            places.append(len(pieces))
-            lines.append(value.removeprefix(b" "))
-        elif line:
-            line = redact_line(line)
-        else:
-            end_event()
-        pieces += [line, match[2]]
-    end_event()
-    return b"".join(pieces)
+        is_end = match.end() == match.start()            # of the stream
+        if is_end or _is_data(match[1]):
+            lines = data[at:match.start()]
+            if core := lines.strip(b"\r\n"):
+                begin = lines.index(core)
+                made += lines[:begin] + redact(core) + lines[begin + len(core):]
+            else:
+                made += lines
+            made += match[0]
+            at = match.end()
+    return bytes(made)
+
+
+def _redact_data(data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
+    made, text = bytearray(), bytearray()
+    at, begin, end, ending = 0, -1, 0, b""   # of an event's lines of data
+    for match in _LINE.finditer(data):
+        if _is_data(match[1]):
+            if begin < 0:
+                begin = match.start()
+            else:
+                text += b"\n"
+            text += match[1][5:].removeprefix(b" ")
+            end, ending = match.end(), match[2]
+        elif begin >= 0 and not match[1]:    # the event ends, also with the stream
+            changed = redact(bytes(text)) if text else b""
+            if changed != text:
+                made += data[at:begin]
+                for other in _LINE.finditer(data, begin, end):
+                    made += b"" if _is_data(other[1]) else other[0]
+                made += b"data: " + changed.replace(
+                    b"\n", (ending or b"\n") + b"data: ") + ending
+                at = end
+            text.clear()
+            begin = -1
+    return bytes(made + data[at:])

@@ -25,24 +25,42 @@ CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "set-cookie",
 REDACTED = "[redacted]"
 # Values of keys, and matches of expressions, in a body: to replace each takes some µs
 MOST_VALUES = 4096
+MOST_LEVELS = 4                              # of multipart bodies in each other
+# Octets that are decoded at once: each piece takes up to 180 times its size
+_PIECE = 16384
 
 _FORM = "application/x-www-form-urlencoded"
 # Types of JSON; bodies of other types may have it too
 _JSON = re.compile(r"[/+](json|x-ndjson|jsonl|json-seq|csp-report)\b", re.I)
 _BLANK = b"\xef\xbb\xbf \t\r\n\x1e"
 _USER = re.compile(
-    r"(://|%3a%2f%2f|:\\/\\/)(?:[^/?#\s\"'<>\\@%]|%(?!2f|3f|23|40))+(@|%40)", re.I)
+    r"(://|%3a%2f%2f|:\\/\\/)(?:[^/?#\s\"'<>\\@%]++|%(?!2f|3f|23|40)){1,999}(@|%40)",
+    re.I)
 # The start of a document, behind a guard against its use as a script
 _BEGIN = re.compile(
-    rb"[\xef\xbb\xbf\s\x1e]*+(?:\)\]\}'?,?|while\(1\);|for\(;;\);|&&&[A-Z]{1,20}&&&)?"
-    rb"\s*+[\[{]")
+    rb"[\xef\xbb\xbf\s\x1e]*+(?:\)\]\}'?,?|while\s?\((?:1|true)\);|for\s?\(;;\);|"
+    rb"&&&[A-Z]{1,20}&&&|throw\s[^\[{\"\r\n]{1,60})?\s*+[\[{]")
 # Behind the bracket of a document, and not in a form
 _QUOTED = re.compile(rb"\s*+[\"\[{]")
-# The start of a script: a call of a function with a document (JSONP)
+# The start of a script: a call of a function with a document (JSONP), perhaps behind
+# comments and a look whether the function is there
+_NAME = rb"[\w.$]{1,100}(?:\[[\"'][\w.$-]{1,100}[\"']\])?\s*+"
 _CALL = re.compile(
-    rb"[\xef\xbb\xbf\s]*+(?:/\*\*/)?[\w.$]{1,100}\(\s*+(?=(?:\[\s*+){0,9}\{\s*+\")")
+    rb"(?:[\xef\xbb\xbf\s;]*+(?:/\*[^*]{0,200}\*/|//[^\r\n]{0,200}[\r\n])){0,9}"
+    rb"[\xef\xbb\xbf\s;]*+(?:(?:typeof\s++)?%s(?:===?\s*+[\"']function[\"']\s*+)?&&\s*+)?"
+    rb"%s\(\s*+(?=[\[{])" % (_NAME, _NAME))
+# Of an array: tokens before its first object that has members
+_TOKEN = re.compile(
+    rb"\s*+([\[\],]|\"(?:[^\"\\]++|\\.){0,999}\"|[\w.+-]++|\{\s*+\})")
+_MEMBER = re.compile(rb"\s*+\{\s*+\"")
 # A form's value, perhaps a document
-_DOCUMENT = re.compile(rb"(?i)(?:[+\s]|%(?:20|09|0a|0d|ef%bb%bf))*(?:[\[{]|%7b|%5b)")
+_DOCUMENT = re.compile(
+    rb"(?i)[+\s]*+(?:%(?:20|09|0a|0d|ef%bb%bf)[+\s]*+){0,999}(?:[\[{]|%7b|%5b)")
+# Behind the first equals sign of each pair of a form
+_PAIR = re.compile(rb"(?:\A|(?<=&))[^&=]*+=([^&]*+)")
+# In a line of a stream of events: the name of a field, or the start of a comment
+_FIELD = re.compile(rb"[A-Za-z_-]{0,40}: ?")
+_LINE = re.compile(rb"[^\r\n]++")
 
 
 class Unreadable(Exception):
@@ -87,7 +105,7 @@ class Redactor:
 
     def _mask(self, secret: str) -> str:
         if self.heard is not None:
-            self.heard += {secret, unquote_plus(secret)}
+            self.heard += {secret, _unquoted(secret)}
         return self._stand_in(secret)
 
     @property
@@ -126,8 +144,8 @@ class Redactor:
         if not self.reads_bodies:
             return text
         try:
-            return _on_octets(lambda data: self._text(data, kind.lower(), whole), text)
-        except Unreadable:
+            return _on_octets(lambda data: self._text(data, kind, whole), text)
+        except (Unreadable, UnicodeError, RecursionError, MemoryError):
             return None
 
     def content(self, data: bytes, kind: str, *, whole: bool = True) -> bytes:
@@ -135,17 +153,23 @@ class Redactor:
         Unreadable."""
         if not self.reads_bodies or not data:
             return data
-        lower = kind.lower()
-        if lower.startswith("multipart/"):
-            return self._parts(data, kind)
+        try:
+            return self._content(data, kind, whole, 0)
+        except (UnicodeError, RecursionError, MemoryError):
+            raise Unreadable from None
+
+    def _content(self, data: bytes, kind: str, whole: bool, level: int) -> bytes:
+        """`level`: of the multipart bodies around it."""
+        if kind[:10].lower() == "multipart/":
+            return self._parts(data, kind, level)
         read = read_text(data, kind, whole=whole)
         if read is None:
             if is_text(kind) or not (self._keeps_octets or is_media(data, kind)):
                 raise Unreadable
             return self._octets(data, whole)
         if read.codec == "utf-8":
-            return self._text(data, lower, whole)
-        return _through_utf8(read, data, lambda text: self._text(text, lower, whole))
+            return self._text(data, kind, whole)
+        return _through_utf8(read, data, lambda text: self._text(text, kind, whole))
 
     def _octets(self, data: bytes, whole: bool) -> bytes:
         """A body of no text. Raises Unreadable."""
@@ -156,30 +180,49 @@ class Redactor:
         return self._text(data, "", whole)
 
     def _text(self, data: bytes, kind: str, whole: bool) -> bytes:
-        """UTF-8, of a media type in lower case. Raises Unreadable."""
-        if kind.startswith("text/event-stream"):
-            return redact_events(data, self._event, self._line)
-        if kind.startswith("multipart/"):
-            return self._parts(data, kind)
-        is_form = kind.startswith(_FORM)
+        """UTF-8, of this media type. Raises Unreadable."""
+        kind_of = kind.lower()
+        if kind_of.startswith("text/event-stream"):
+            return redact_events(data, self._event, self._others)
+        if kind_of.startswith("multipart/"):
+            return self._parts(data, kind, 0)
+        is_form = kind_of.startswith(_FORM)
         if self._documents:
-            begin = _BEGIN.match(data)
-            # `curl -d` says of JSON, too, that it is a form
-            if begin and (not is_form or _QUOTED.match(data, begin.end())):
-                at = begin.end() - 1
-                data = data[:at] + self._document(data[at:], whole)
-            elif _JSON.search(kind):
-                data = self._document(data, whole)
-            elif call := _CALL.match(data):
-                at = call.end()
-                end = max(data.rfind(b")"), at)
-                data = data[:at] + self._document(data[at:end], whole) + data[end:]
-            elif is_form:
-                data = self._documents_in_form(data, whole)
+            data = self._json(data, kind, whole, is_form=is_form)
+        return self._values(data, is_form=is_form)
+
+    def _json(self, data: bytes, kind: str, whole: bool, *, is_form: bool = False
+              ) -> bytes:
+        begin = _BEGIN.match(data)
+        # `curl -d` says of JSON, too, that it is a form
+        if begin and (not is_form or _QUOTED.match(data, begin.end())):
+            at = begin.end() - 1
+            return data[:at] + self._document(data[at:], whole)
+        if _JSON.search(kind):
+            return self._document(data, whole)
+        if call := _CALL.match(data):
+            return self._called(data, call.end(), whole)
+        return self._documents_in_form(data, whole) if is_form else data
+
+    def _values(self, data: bytes, *, is_form: bool = False) -> bytes:
+        """Without values of keys, and matches of expressions."""
         if self._keys:
             spans = self._keys.values(data, is_form=is_form)
             data = self._replace(data, _at_most(MOST_VALUES, spans))
         return self._matches(data) if self._expressions else data
+
+    def _called(self, data: bytes, at: int, whole: bool) -> bytes:
+        """A call with what begins here as its argument."""
+        end = data.rfind(b")", at)
+        if end < 0:
+            end = len(data)
+        document = data[at:end]
+        try:
+            return data[:at] + self._document(document, whole) + data[end:]
+        except Unreadable:
+            if _has_members(document):
+                raise
+            return data                      # a script of another kind
 
     def _document(self, data: bytes, whole: bool) -> bytes:
         try:
@@ -191,32 +234,64 @@ class Redactor:
 
     def _documents_in_form(self, data: bytes, whole: bool) -> bytes:
         """A form with documents as values."""
-        pairs = data.split(b"&")
-        tries = 0
-        for number, pair in enumerate(pairs):
-            key, equals, value = pair.partition(b"=")
-            if _DOCUMENT.match(value) is None:
+        made = bytearray()
+        at = tries = 0
+        for match in _PAIR.finditer(data):
+            begin, end = match.span(1)
+            if _DOCUMENT.match(data, begin, end) is None:
                 continue
             tries += 1
             if tries > MOST_VALUES:
                 raise Unreadable
-            plain = unquote_to_bytes(value.replace(b"+", b" "))
+            plain = _unquoted_octets(data[begin:end].replace(b"+", b" "))
             if plain.lstrip(_BLANK)[:1] in (b"{", b"["):
                 redacted = self._document(plain, whole)
                 if redacted != plain:
-                    pairs[number] = key + equals + quote(redacted, safe="").encode()
-        return b"&".join(pairs)
+                    made += data[at:begin] + quote(redacted, safe="").encode()
+                    at = end
+        return bytes(made + data[at:]) if at else data
 
     def _event(self, data: bytes) -> bytes:
         try:
             return self._text(data, "", True)
-        except Unreadable:                   # without a quotation mark it has no keys
-            return self._whole(data) if b'"' in data else data
+        except Unreadable:
+            return self._whole(data)
 
-    def _line(self, data: bytes) -> bytes:
-        return self._pairs(data)
+    def _others(self, lines: bytes) -> bytes:
+        """Lines of a stream of events beside their data."""
+        try:
+            if self._documents and (b"{" in lines or b"[" in lines):
+                lines = self._json_in_lines(lines)
+            return self._values(lines)
+        except Unreadable:
+            if lines.count(b"\n") + lines.count(b"\r") > MOST_VALUES:
+                return self._whole(lines)
+            return _LINE.sub(lambda line: self._whole(line[0]), lines)
 
-    def _parts(self, data: bytes, kind: str) -> bytes:
+    def _json_in_lines(self, lines: bytes) -> bytes:
+        """A document may be a field's value, or the whole, such as an answer that says
+        of JSON that it is a stream of events."""
+        made = bytearray()
+        at = 0
+        for line in _LINE.finditer(lines):
+            begin, end = line.span()
+            if field := _FIELD.match(lines, begin, end):
+                begin = field.end()
+            elif _BEGIN.match(lines, begin) or _CALL.match(lines, begin):
+                end = len(lines)
+            else:
+                continue
+            value = lines[begin:end]
+            made += lines[at:begin] + self._json(value, "", True)
+            at = end
+            if end == len(lines):
+                break
+        return bytes(made + lines[at:])
+
+    def _parts(self, data: bytes, kind: str, level: int) -> bytes:
+        """Each level has a copy of what is in it. Raises Unreadable."""
+        if level >= MOST_LEVELS:
+            raise Unreadable
         try:
             parts = read_parts(data, kind)
         except Malformed:
@@ -225,15 +300,13 @@ class Redactor:
         at = 0
         for part in parts:
             old = data[part.begin:part.end]
-            if name_of(part.name) in self._keys.names and old:
-                new = self._whole(old)
-            else:
-                try:
-                    if not part.is_plain:
-                        raise Unreadable
-                    new = self.content(old, part.kind or "text/plain")
-                except Unreadable:
-                    new = self._whole(old)
+            try:
+                if not part.is_plain or not self._keys.names.isdisjoint(
+                        map(name_of, part.names)):
+                    raise Unreadable
+                new = self._content(old, part.kind or "text/plain", True, level + 1)
+            except Unreadable:
+                new = self._whole(old) if old else old
             if new != old:
                 pieces += [data[at:part.begin], new]
                 at = part.end
@@ -259,24 +332,35 @@ class Redactor:
     def _matches(self, data: bytes) -> bytes:
         """Replaces the matches of the expressions: their groups, or all."""
         try:
-            text, charset = data.decode(), "utf-8"
-        except UnicodeDecodeError:
-            text, charset = data.decode("latin-1"), "latin-1"
+            text = data.decode()
+            return self._without_matches(text, text).encode()
+        except UnicodeDecodeError:           # UTF-8 in part, or ISO-8859-1
+            text = data.decode("utf-8", "surrogateescape")
+            shown = text.encode("utf-8", "replace").decode()
+            data = self._without_matches(text, shown).encode("utf-8", "surrogateescape")
+            text = data.decode("latin-1")
+            return self._without_matches(text, text).encode("latin-1")
+
+    def _without_matches(self, text: str, shown: str) -> str:
+        """`shown`: as long as the text, to search in: RE2 takes no half characters."""
         for expression in self._expressions:
-            pieces, at = [], 0
+            pieces, searched, at = list[str](), list[str](), 0
             try:
-                for match in expression.finditer(text):
+                for match in expression.finditer(shown):
                     groups = [match.span(n + 1) for n in range(len(match.groups()))]
                     for begin, end in sorted(groups or [match.span()]):
                         if begin >= at and end > begin:
-                            pieces += [text[at:begin], self._mask(text[begin:end])]
+                            secret = self._mask(text[begin:end])
+                            pieces += [text[at:begin], secret]
+                            searched += [shown[at:begin], secret]
                             at = end
                     if len(pieces) > 2 * MOST_VALUES:
                         raise Unreadable
             except ValueError:
                 raise Unreadable from None
             text = "".join([*pieces, text[at:]])
-        return text.encode(charset)
+            shown = "".join([*searched, shown[at:]])
+        return text
 
 
 def _at_most(most: int, spans: Iterator[Span]) -> Iterator[Span]:
@@ -285,6 +369,39 @@ def _at_most(most: int, spans: Iterator[Span]) -> Iterator[Span]:
         if number >= most:
             raise Unreadable
         yield span
+
+
+def _has_members(data: bytes) -> bool:
+    """Does a text, perhaps a cut or malformed document, begin as an object, or as an
+    array with such an object in it?"""
+    at = depth = 0
+    while token := _TOKEN.match(data, at):
+        depth += (token[1] == b"[") - (token[1] == b"]")
+        if depth <= 0:
+            return False
+        at = token.end()
+    return _MEMBER.match(data, at) is not None
+
+
+def _unquoted(text: str) -> str:
+    """As `unquote_plus` has it."""
+    if len(text) <= _PIECE:
+        return unquote_plus(text)
+    data = text.replace("+", " ").encode("utf-8", "surrogatepass")
+    return _unquoted_octets(data).decode("utf-8", "replace")
+
+
+def _unquoted_octets(data: bytes) -> bytes:
+    """As `unquote_to_bytes` has it, in pieces."""
+    made = bytearray()
+    at = 0
+    while at < len(data):
+        end = at + _PIECE
+        cut = data.rfind(b"%", end - 2, end) if end < len(data) else -1
+        end = end if cut < 0 else cut
+        made += unquote_to_bytes(data[at:end])
+        at = end
+    return bytes(made)
 
 
 def without_user(text: str) -> str:
