@@ -69,3 +69,43 @@ def test_a_long_field_of_a_part_is_not_read(value: bytes) -> None:
         with pytest.raises(Unreadable):
             made.content(data, FORM)
     assert peak_of(read) < 4 * MIB
+
+
+MESSAGE = ("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nCookie: a\r\n{field}\r\n{body}")
+
+
+@pytest.mark.parametrize(("kind", "field", "body"), [
+    ("application/json", "", '{"token": "s3cret"}'),
+    ("text/plain", "", "a?token=s3cret"), ("", "", '{"a": {"token": "s3cret"}}'),
+    ("text/plain", "Location: /?token=s3cret\r\n", "a"),
+    ("application/json", "", '{"token": "s3cret'), ("image/png", "", "\0 s3cret"),
+    ("text/plain", "Content-Encoding: gzip\r\n", "s3cret"),
+    ("text/plain", "Content-Transfer-Encoding: base64\r\n", "s3cret"),
+    ("multipart/a; boundary=c", "", '--c\r\n\r\n{"token": "s3cret"}\r\n--c--'),
+    ("message/http", "", 'A: b\r\nC: d\r\n\r\n{"token": "s3cret"}')])
+@pytest.mark.parametrize("outer", ["application/http", "Message/rfc822; a=b"])
+def test_messages_in_parts_are_read_as_messages(
+        kind: str, field: str, body: str, outer: str) -> None:
+    """R79. A batch of requests has them, with heads."""
+    message = MESSAGE.format(kind=kind, field=field, body=body)
+    kept = redactor(query=("token",), json=("$..token",))
+    part = f"--b\r\nContent-Type: {outer}\r\n\r\n{message}\r\n--b--"
+    for text, whole in (message, outer), (part, "multipart/mixed; boundary=b"):
+        made = kept.content(text.encode(), whole)
+        assert b"s3cret" not in made and b"Cookie: [redacted]\r\n" in made
+        assert b"HTTP/1.1 200 OK\r\nContent-Type: " in made
+
+
+def test_messages_in_each_other_are_bounded() -> None:
+    """R63."""
+    kept = redactor(query=("token",))
+    data = b"Content-Type: message/http\r\n\r\n" * 2000 + b"token=s3cret"
+    assert b"s3cret" not in kept.content(data, "message/http")
+    with pytest.raises(Unreadable):
+        kept.content(b"no head", "application/http")
+
+
+def test_half_a_character_in_a_head_is_no_error() -> None:
+    for options in {}, {"query": ("token",)}:
+        made = redactor(**options).head("GET / HTTP/1.1\r\nCookie: \ud800\r\nA: \udcff")
+        assert made == "GET / HTTP/1.1\r\nCookie: [redacted]\r\nA: ?"

@@ -1,9 +1,11 @@
-"""Bodies of several parts: multipart (RFC 2046, RFC 7578), and streams of events (the
-HTML standard, section 9.2.6)."""
+"""Bodies of several parts: multipart (RFC 2046, RFC 7578), messages with a head, and
+streams of events (the HTML standard, section 9.2.6)."""
 
 import re
 from collections.abc import Callable
 from typing import NamedTuple
+
+from cutthrough.exchange.heads import find_field, find_list
 
 MOST_PARTS = 1000
 MOST_FIELD = 16384                           # octets of a field of a part
@@ -13,6 +15,7 @@ _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _PARAMETER = re.compile(
     r";\s{0,9}([\w-]{1,40})(\*?)\s{0,9}=\s{0,9}(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;]*))")
 _MARK = b"\xef\xbb\xbf"
+_HEAD = re.compile(rb"(?:[^\r\n]++\r?\n){0,1000}\r?\n")
 _PLAIN = ("", "7bit", "8bit", "binary")
 
 
@@ -82,6 +85,20 @@ def _read_part(data: bytes, at: int, end: int) -> Part:
             end -= len(ending)
             break
     return Part(at, end, tuple(names), kind, coding in _PLAIN)
+
+
+def read_message(data: bytes) -> tuple[str, int, str, bool]:
+    """The head of a message, where its body begins, the body's type, and whether it has
+    no coding. Raises Malformed."""
+    match = _HEAD.match(data)
+    if match is None:
+        raise Malformed
+    head = match[0].decode("latin-1")
+    fields = f"\n{head}"                     # some have no first line
+    is_plain = all(
+        find_list(fields, name).lower() in (*_PLAIN, "identity") for name in (
+            "content-encoding", "transfer-encoding", "content-transfer-encoding"))
+    return head, match.end(), find_field(fields, "content-type"), is_plain
 
 
 def redact_events(data: bytes, redact: Callable[[bytes], bytes],

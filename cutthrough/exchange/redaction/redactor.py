@@ -8,7 +8,7 @@ cannot be looked for, because it is cut, encoded, malformed or no text, goes as 
 
 import re
 from collections.abc import Callable, Iterator
-from urllib.parse import quote, unquote_plus, unquote_to_bytes
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,8 +16,18 @@ from cutthrough.exchange.content import Text, is_media, is_text, read_text
 from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.heads import Names
 from cutthrough.exchange.redaction.documents import Documents
-from cutthrough.exchange.redaction.parts import Malformed, read_parts, redact_events
-from cutthrough.exchange.redaction.spellings import Keys, name_of
+from cutthrough.exchange.redaction.parts import (
+    Malformed,
+    read_message,
+    read_parts,
+    redact_events,
+)
+from cutthrough.exchange.redaction.spellings import (
+    Keys,
+    name_of,
+    unquoted,
+    unquoted_octets,
+)
 
 CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "set-cookie",
                "x-api-key", "api-key", "x-auth-token", "x-goog-api-key",
@@ -26,12 +36,12 @@ REDACTED = "[redacted]"
 # Values of keys, and matches of expressions, in a body: to replace each takes some µs
 MOST_VALUES = 4096
 MOST_LEVELS = 4                              # of multipart bodies in each other
-# Octets that are decoded at once: each piece takes up to 180 times its size
-_PIECE = 16384
 
 _FORM = "application/x-www-form-urlencoded"
 # Types of JSON; bodies of other types may have it too
 _JSON = re.compile(r"[/+](json|x-ndjson|jsonl|json-seq|csp-report)\b", re.I)
+# Types of a head with a body, such as in a batch of requests
+_MESSAGE = re.compile(r"(application|message)/http\b|message/(rfc822|global)\b", re.I)
 _BLANK = b"\xef\xbb\xbf \t\r\n\x1e"
 _USER = re.compile(
     r"(://|%3a%2f%2f|:\\/\\/)(?:[^/?#\s\"'<>\\@%]++|%(?!2f|3f|23|40)){1,999}(@|%40)",
@@ -105,7 +115,7 @@ class Redactor:
 
     def _mask(self, secret: str) -> str:
         if self.heard is not None:
-            self.heard += {secret, _unquoted(secret)}
+            self.heard += {secret, unquoted(secret)}
         return self._stand_in(secret)
 
     @property
@@ -119,8 +129,13 @@ class Redactor:
     # Heads, targets, fields.
 
     def head(self, text: str) -> str:
-        """A head, start line included."""
-        return self.pairs(self.names.replace(text))
+        """A head, start line included. Half characters, as of an imported one, become
+        question marks."""
+        try:
+            text = self.names.replace(text)
+        except UnicodeEncodeError:
+            text = self.names.replace(text.encode("utf-8", "replace").decode())
+        return self.pairs(text)
 
     def pairs(self, text: str) -> str:
         """A text, perhaps with URLs: without the values of the keys, and without user
@@ -162,6 +177,8 @@ class Redactor:
         """`level`: of the multipart bodies around it."""
         if kind[:10].lower() == "multipart/":
             return self._parts(data, kind, level)
+        if _MESSAGE.match(kind):
+            return self._message(data, whole, level)
         read = read_text(data, kind, whole=whole)
         if read is None:
             if is_text(kind) or not (self._keeps_octets or is_media(data, kind)):
@@ -243,7 +260,7 @@ class Redactor:
             tries += 1
             if tries > MOST_VALUES:
                 raise Unreadable
-            plain = _unquoted_octets(data[begin:end].replace(b"+", b" "))
+            plain = unquoted_octets(data[begin:end].replace(b"+", b" "))
             if plain.lstrip(_BLANK)[:1] in (b"{", b"["):
                 redacted = self._document(plain, whole)
                 if redacted != plain:
@@ -311,6 +328,22 @@ class Redactor:
                 pieces += [data[at:part.begin], new]
                 at = part.end
         return b"".join([*pieces, data[at:]]) if pieces else data
+
+    def _message(self, data: bytes, whole: bool, level: int) -> bytes:
+        if level > MOST_LEVELS:
+            raise Unreadable
+        try:
+            head, at, kind, is_plain = read_message(data)
+        except Malformed:
+            raise Unreadable from None
+        body = data[at:]
+        try:
+            if not is_plain:
+                raise Unreadable
+            body = self._content(body, kind, whole, level + 1)
+        except Unreadable:
+            body = self._whole(body) if body else body
+        return self.head(head).encode("latin-1") + body
 
     def _whole(self, data: bytes) -> bytes:
         return self._mask(data.decode("utf-8", "surrogateescape")).encode()
@@ -381,27 +414,6 @@ def _has_members(data: bytes) -> bool:
             return False
         at = token.end()
     return _MEMBER.match(data, at) is not None
-
-
-def _unquoted(text: str) -> str:
-    """As `unquote_plus` has it."""
-    if len(text) <= _PIECE:
-        return unquote_plus(text)
-    data = text.replace("+", " ").encode("utf-8", "surrogatepass")
-    return _unquoted_octets(data).decode("utf-8", "replace")
-
-
-def _unquoted_octets(data: bytes) -> bytes:
-    """As `unquote_to_bytes` has it, in pieces."""
-    made = bytearray()
-    at = 0
-    while at < len(data):
-        end = at + _PIECE
-        cut = data.rfind(b"%", end - 2, end) if end < len(data) else -1
-        end = end if cut < 0 else cut
-        made += unquote_to_bytes(data[at:end])
-        at = end
-    return bytes(made)
 
 
 def without_user(text: str) -> str:

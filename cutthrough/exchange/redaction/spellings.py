@@ -16,7 +16,7 @@ import importlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
-from urllib.parse import unquote_plus
+from urllib.parse import unquote_plus, unquote_to_bytes
 
 _HEX: Final = rb"(?:25)*"
 # Before a key: the start, a character outside keys, or such a character in an escape
@@ -30,6 +30,8 @@ _BRACKETS: Final = _BRACKET + rb"{0,4}"
 _EQUALS: Final = rb"(?:=|%((?:25)*)3d|\\u003d|\\x3d|&#61;|&#x3d;|&equals;)"
 # Octets of a level of encoding: 20 times encoded. A value of a higher one ends later
 _MOST_LEVEL: Final = 40
+# Octets that are decoded at once: each piece takes up to 180 times its size
+_PIECE: Final = 16384
 
 
 def _escaped(character: str) -> bytes:
@@ -59,6 +61,27 @@ def _compile(pattern: bytes) -> Any:
 def name_of(key: str) -> str:
     """A key as it is compared: decoded, without brackets, in lower case."""
     return unquote_plus(key).partition("[")[0].strip().lower()
+
+
+def unquoted(text: str) -> str:
+    """As `unquote_plus` has it."""
+    if len(text) <= _PIECE:
+        return unquote_plus(text)
+    data = text.replace("+", " ").encode("utf-8", "surrogatepass")
+    return unquoted_octets(data).decode("utf-8", "replace")
+
+
+def unquoted_octets(data: bytes) -> bytes:
+    """As `unquote_to_bytes` has it, in pieces."""
+    made = bytearray()
+    at = 0
+    while at < len(data):
+        end = at + _PIECE
+        cut = data.rfind(b"%", end - 2, end) if end < len(data) else -1
+        end = end if cut < 0 else cut
+        made += unquote_to_bytes(data[at:end])
+        at = end
+    return bytes(made)
 
 
 class Keys:
