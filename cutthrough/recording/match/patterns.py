@@ -194,8 +194,10 @@ def _negate(pattern: Pattern) -> Asks:
 
 def _array(pattern: Pattern) -> Asks:
     """`value`: JSON with `values`, and what does not count of hoverfly's
-    `ignoreUnknown`, `ignoreOrder` and `ignoreOccurrences`."""
-    options = read_json(pattern.value.encode())
+    `ignoreUnknown`, `ignoreOrder` and `ignoreOccurrences`. Raises KeyMistake."""
+    options = _document(pattern)
+    if not isinstance(options, dict) or not isinstance(options.get("values"), list):
+        raise KeyMistake(f"{pattern.value!r:.60} has no list of `values`")
     values = [str(value) for value in options["values"]]
     unknown, order, occurrences = (options.get(f"ignore{name}") is True for name in (
         "Unknown", "Order", "Occurrences"))
@@ -224,23 +226,23 @@ def _regex(pattern: Pattern) -> Asks:
     return lambda text: search(text.text) is not None
 
 
-def _json(pattern: Pattern) -> Asks:
+def _document(pattern: Pattern) -> Any:
+    """Raises KeyMistake."""
     try:
-        wanted = canonical(read_json(pattern.value.encode()))
-    except ValueError as error:
+        return read_json(pattern.value.encode())
+    except (ValueError, RecursionError) as error:
         raise KeyMistake(f"{pattern.value!r:.60} is no JSON: {error}") from None
 
+
+def _json(pattern: Pattern) -> Asks:
+    wanted = canonical(_document(pattern))
     return lambda text: text.spelling == wanted
 
 
 def _partial(pattern: Pattern) -> Asks:
     """As hoverfly has it: anywhere in the document, and of a list some values, in any
     order."""
-    try:
-        wanted = read_json(pattern.value.encode())
-    except ValueError as error:
-        raise KeyMistake(f"{pattern.value!r:.60} is no JSON: {error}") from None
-
+    wanted = _document(pattern)
     return lambda text: text.document is not Text and contains(text.document, wanted)
 
 

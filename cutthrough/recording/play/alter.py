@@ -11,6 +11,7 @@ import msgspec
 
 from cutthrough.recording.match.matches import Match
 from cutthrough.recording.model.fresh import refresh
+from cutthrough.recording.model.ranges import can_be_sent
 from cutthrough.recording.model.recording import Recording, Request, Response
 from cutthrough.recording.model.templates import TemplateMistake, render
 
@@ -54,4 +55,7 @@ def alter(match: Match, request: Request, hook: OnReplay | None) -> Recording:
     if not isinstance(response, Response):
         raise ReplayFailed(f"recording {recording.number}, on_replay: it returned "
                            f"{type(response).__name__}, no Response")
+    if not can_be_sent(response.status):
+        raise ReplayFailed(f"recording {recording.number}, on_replay: the status "
+                           f"{response.status!r:.20} is none")
     return msgspec.structs.replace(recording, response=response)

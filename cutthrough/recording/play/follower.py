@@ -21,13 +21,15 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
+from cutthrough.exchange.failures import reason_of
 from cutthrough.exchange.work import Busy, Unread
 from cutthrough.recording.match import reading as apart
 from cutthrough.recording.match.keys import Route
 from cutthrough.recording.match.lanes import Lane
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Reading
-from cutthrough.recording.model.recording import Request
+from cutthrough.recording.model.ranges import can_be_sent
+from cutthrough.recording.model.recording import Recording, Request
 from cutthrough.recording.play import beforehand
 from cutthrough.recording.play.alter import OnReplay
 from cutthrough.recording.play.shared import Shared
@@ -64,6 +66,23 @@ class Rules(Protocol):
     def on_replay(self) -> OnReplay | None: ...
 
 
+class Failure:
+    """An error that lasts is logged once."""
+
+    def __init__(self) -> None:
+        self.text = ""                       # of the last one; "": it is over
+
+    def note(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        if self.text != text:
+            self.text = text
+            log.error("recordings: %s", text, exc_info=None if isinstance(
+                error, OSError | ValueError | StoreError) else error)
+
+    def clear(self) -> None:
+        self.text = ""
+
+
 class Follower:
     """Until `close`. `shared` belongs to its Plays."""
 
@@ -72,12 +91,13 @@ class Follower:
         """`on_other` is called when another file takes the place of the last file."""
         self.shared = shared
         self._on_other = on_other
-        self.failed = ""                     # the last error in the log
+        self.failure = Failure()
         self._rules: Rules | None = None
         self._loaded = Matcher()
         self._packed = b""                   # its rules, for other processes
         self._session: Session | None = None
         self._mark: tuple[int, ...] = (-1,)
+        self._is_whole = False               # the file of this mark was read
         self._name = ""
         self._last = self._version = self._edits = self._run = 0
         self._counted_in: tuple[Path, tuple[int, ...]] = (Path(), ())
@@ -110,16 +130,18 @@ class Follower:
                    plays: bool, anew: bool) -> bool:
         """Takes the rows of session `name`. `anew`: all of it; sequences begin
         again if `run` differs. `find_places` opens the processes' shared places.
-        Returns whether all was read. Raises OSError, ValueError and StoreError."""
+        Returns whether all was read. If it raises, such as OSError, ValueError or
+        StoreError, the next look tries again, and the earlier rows count."""
         path = Path(rules.directory) / f"{name}{SUFFIX}"
         mark = mark_of(path)[:1]
-        if not anew and mark == self._mark:
+        if not anew and mark == self._mark and self._is_whole:
             if self._session is not None:
                 await self._read_changes(rules, find_places)
             return False
         if self._on_other is not None and (
                 name != self._name or self._mark not in ((), mark)):
             self._on_other()
+        self._is_whole = False
         await self.leave()
         self._name, self._mark, self._run = name, mark, run
         if not plays and self.shared.first is None:
@@ -127,8 +149,8 @@ class Follower:
             self.shared.be_ready()
         elif mark and plays:
             self._session = await self._aside(open_session, rules.directory, name)
-            self._counted_in = path, mark
             await self._load(rules, find_places)
+            self._counted_in = path, mark
         else:
             self._packed = apart.pack_rules(rules.routes, None, b"")
             self._loaded = Matcher(rules.routes)
@@ -140,6 +162,7 @@ class Follower:
                                        reads_bodies=session.masker.reads_bodies)
                 await self._aside(session.close)
             self._take(rules)
+        self._is_whole = True
         return True
 
     async def prepare(self, rules: Rules) -> None:
@@ -161,7 +184,7 @@ class Follower:
         meanwhile, perhaps faster than it is read, is read after the next look."""
         session = self._session
         assert session is not None
-        self._version, self._edits, (_, newest) = await self._aside(
+        version, edits, (_, newest) = await self._aside(
             lambda: (session.version(), session.edits(), session.span()))
         self._last = 0
         run = f"{self._name} {session.manifest.created_us} {self._run}"
@@ -175,6 +198,7 @@ class Follower:
         while self._last < newest and await self._read_more(session):
             pass
         self._take(rules)
+        self._version, self._edits = version, edits
 
     async def _read_changes(self, rules: Rules, find_places: FindHold) -> None:
         session = self._session
@@ -182,7 +206,6 @@ class Follower:
         version = await self._aside(session.version)
         if version == self._version:
             return
-        self._version = version
         (oldest, newest), edits = await self._aside(
             lambda: (session.span(), session.edits()))
         while self._last < newest and await self._read_more(session):
@@ -190,8 +213,10 @@ class Follower:
         self._see_fields(rules)
         if edits != self._edits:
             await self._load(rules, find_places)
-        elif self._loaded.remove_below(oldest or self._last + 1):
+            return
+        if self._loaded.remove_below(oldest or self._last + 1):
             self.shared.answers.clear()
+        self._version = version
 
     async def _read_more(self, session: Session) -> bool:
         recordings = await self._aside(session.read_behind, self._last, STEP)
@@ -199,12 +224,16 @@ class Follower:
         for recording in recordings:
             self._last = recording.number
             try:
+                check_status(recording)
                 changes = loaded.add(
                     recording, await self._read_apart(recording.request))
             except (ValueError, Busy, Unread) as error:
                 # A pattern cannot be used, or a body takes too long
                 log.error("recording %d: %s", recording.number,
                           error or "it is not read")
+                continue
+            except Exception as error:       # whatever it is: of this recording (R71)
+                log.error("recording %d: %s", recording.number, reason_of(error))
                 continue
             if changes and loaded is self.matcher:
                 self.shared.answers.clear()
@@ -265,6 +294,13 @@ class Follower:
         if self._session is not None:
             self._use(self._session.close)
             self._session = None
+
+
+def check_status(recording: Recording) -> None:
+    """Raises ValueError."""
+    status = recording.response.status
+    if not can_be_sent(status):
+        raise ValueError(f"no client takes the status {status!r:.20} as an answer")
 
 
 def open_session(directory: str, name: str) -> Session:

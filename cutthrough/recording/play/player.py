@@ -29,7 +29,7 @@ from cutthrough.recording.model.grpc_messages import digest_of
 from cutthrough.recording.play.alter import OnReplay
 from cutthrough.recording.play.answers import Asked, read_answers
 from cutthrough.recording.play.behind_filters import BehindFilters
-from cutthrough.recording.play.follower import Follower, Hold
+from cutthrough.recording.play.follower import Failure, Follower, Hold
 from cutthrough.recording.play.misnamed import Absent, Misnamed
 from cutthrough.recording.play.request import Play
 from cutthrough.recording.play.shared import (
@@ -45,7 +45,6 @@ from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
 from cutthrough.recording.sessions.modes import NAME, POLL_S, State, mark_of, read_state
 from cutthrough.recording.sessions.session import SessionError
-from cutthrough.storage.store import StoreError
 
 log = logging.getLogger("cutthrough")
 
@@ -114,7 +113,8 @@ class Player:
         self._lanes: SharedLanes | None = None
         self._counted = 0.0
         self._looks = asyncio.Lock()
-        self._failed = ""
+        self._failure = Failure()
+        self._is_due = False                 # a mode, until its session is read
         self._first = "", 0                  # the name of the answers, and their number
         self._asked: Asked | None = None
 
@@ -234,12 +234,16 @@ class Player:
     # The files.
 
     async def _watch(self) -> None:
+        """Whatever goes wrong is logged, and it looks again: nobody else would."""
         while True:
             await self._try_look(False)
             if time.monotonic() - self._counted >= HITS_S:
                 self._counted = time.monotonic()
                 for follower in self._followers():
-                    await follower.count_hits()
+                    try:
+                        await follower.count_hits()
+                    except Exception:
+                        log.exception("recordings: replays are not counted")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), POLL_S)
             self._wanted.clear()
@@ -252,13 +256,12 @@ class Player:
         async with self._looks:
             try:
                 await self._look(is_notified)
-                self._failed = ""
-            except (OSError, ValueError, StoreError) as error:
-                if self._failed != str(error):
-                    self._failed = str(error)
-                    log.error("recordings: %s", error)
-                self._in_force.shared.be_ready()
-            return self._failed
+                self._failure.clear()
+            except Exception as error:
+                self._failure.note(error)
+                for follower in self._followers():       # no request waits for ever
+                    follower.shared.be_ready()
+            return self._failure.text
 
     async def _look(self, is_notified: bool) -> None:
         settings = self._settings
@@ -272,18 +275,26 @@ class Player:
         if changed:
             self._stop_making()
             state = read_state(folder)
-            self._state_mark, self._state = mark, state
+            self._state, self._is_due = state, True
             self._name = state.session or settings.session
             self._read_first(folder)
-        is_new = await self._follow(self._in_force, settings, self._name, changed)
+            self._state_mark = mark
+        is_new, failure = False, None
+        try:
+            is_new = await self._follow(self._in_force, settings, self._name, changed)
+        except Exception as error:           # the others are followed
+            failure = error
         await self._follow_chosen(settings, changed)
-        if changed:
+        if failure is not None:
+            raise failure
+        is_due, self._is_due = self._is_due, False
+        if is_due:
             # To record, beside answers: to find nothing but these
             is_beside = self._state.mode == "record" and self._state.answers
             self._on_state("cache" if is_beside else self._state.mode)
         if is_new and self._plays(settings):
             await self._make(settings)
-        if changed:
+        if is_due:
             # Repeats of one message are not logged: of one session's, then
             message = "recordings: mode %s, session " + self._name
             if self._plays(settings):
@@ -297,9 +308,8 @@ class Player:
         self._stop_making()
         task = self._making = asyncio.get_running_loop().create_task(
             self._in_force.prepare(settings))
+        task.add_done_callback(log_failure)
         await asyncio.wait([task], timeout=MAKING_S)
-        if task.done():
-            task.result()
 
     def _stop_making(self) -> None:
         if self._making is not None:
@@ -316,18 +326,16 @@ class Player:
         for name, follower in list(self._chosen.items()):
             try:
                 await self._follow(follower, settings, name, anew)
-                follower.failed = ""
-            except (OSError, ValueError, StoreError) as error:
-                if follower.failed != str(error):
-                    follower.failed = str(error)
-                    log.error("recordings: %s", error)
+                follower.failure.clear()
+            except Exception as error:
+                follower.failure.note(error)
                 follower.shared.be_ready()
             if follower.is_gone and self._chosen.get(name) is follower:
                 self._give_up(name)
-        given_up, self._given_up = self._given_up, []
-        for follower in given_up:
-            await follower.leave()
+        while self._given_up:
+            follower = self._given_up.pop()
             follower.shared.be_ready()
+            await follower.leave()
 
     def _read_first(self, folder: Path) -> None:
         """Those that were there before keep their places."""
@@ -343,7 +351,10 @@ class Player:
         if shared.first is not None:
             answers = read_answers(folder, name)
             for answer in answers[count:]:
-                shared.first.add(answer)
+                try:
+                    shared.first.add(answer)
+                except Exception as error:   # whatever it is: of this answer (R71)
+                    log.error("answer %d of %s: %s", answer.number, name, error)
             count = len(answers)
         self._first = name, count
 
@@ -372,6 +383,11 @@ class Player:
             self._lanes.stop()
             leave_aside(self._lanes.close)
             self._lanes = None
+
+
+def log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("recordings: not all answers are at hand", exc_info=error)
 
 
 def describe(entry: Missed) -> dict[str, Any]:
