@@ -58,6 +58,17 @@ def test_a_form_is_a_table():
         "a@b.example 8443")
 
 
+@pytest.mark.parametrize(("text", "result"), [
+    ("--x\r\nA: b\r\n\r\n{{ 1 }}\r\n--x--\r\n", None), ("a\rb\n{{ 1 }}\r\nc\n", None),
+    ("a\r\n{{\r\n1\r}}\r\n", "a\r\n1\r\n"), ("\r\n {#\r\n-#}\r\n\r\nb\r", "\r\n b\r"),
+    ("\r\n{%- if\r1 -%}\r\nx{% endif %}\r\n", "x\r\n"), ("{{ 'a\r\nb' }}", "a\r\nb"),
+    ("\r{% raw %}{%- endraw -%}{% raw %}\r\n\n{%- endraw %}\r\n", "\r\r\n"),
+    ("\x1c\u2028\r\n{{ 1 }}\x1c", None)])
+def test_the_ends_of_lines_stay(text, result):
+    """Each was made a line feed: a multipart body was none any more."""
+    assert fill(text) == (text.replace("{{ 1 }}", "1") if result is None else result)
+
+
 def test_functions_make_times_and_identifiers():
     now = int(fill("{{ now('unix') }}"))
     assert abs(now - time.time()) < 5

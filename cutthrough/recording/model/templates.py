@@ -64,6 +64,8 @@ MOST_TOKENS, MOST_DEPTH = 5000, 40
 # Bytes of a request's body that count as one more value
 _BYTES = 32
 _SIGNS = ("{{", "{%", "{#")
+# White space for Jinja2 and for Python, which stays as it is
+_BLANKS = "\x1c\x1d\x1e\x1f\x0b\x0c\x85\u1680\u2028\u2029\u205f\u3000"
 _KNOWN = frozenset((
     "Template", "Output", "TemplateData", "If", "For", "Name", "Const", "Getattr",
     "Getitem", "Filter", "Test", "Call", "Keyword", "Compare", "Operand", "And", "Or",
@@ -131,6 +133,12 @@ def _parse(text: str) -> Any:
     if len(text) > MOST_TEXT:
         raise TemplateMistake(f"it is longer than {MOST_TEXT} characters")
     environment, errors = _environment()
+    mark = ""
+    if "\r" in text:                         # of which Jinja2 makes line feeds
+        mark = next((blank for blank in _BLANKS if blank not in text), "")
+        if not mark:
+            raise TemplateMistake("it has carriage returns and all white space")
+        text = text.replace("\r", mark)
     try:
         for count, _ in enumerate(environment.lex(text)):
             if count > MOST_TOKENS:
@@ -142,6 +150,8 @@ def _parse(text: str) -> Any:
     except (errors, RecursionError, ValueError) as error:
         raise TemplateMistake(str(error)[:200]) from None
     _refuse(tree)
+    if mark:
+        _put_back(tree, mark)
     return tree
 
 
@@ -159,6 +169,18 @@ def _environment() -> tuple[Any, type[Exception]]:
                               "'cutthrough[recording]'") from None
     return (library.Environment(keep_trailing_newline=True, cache_size=0),
             library.TemplateError)
+
+
+def _put_back(tree: Any, mark: str) -> None:
+    """Carriage returns, in place of their mark."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        left += node.iter_child_nodes()
+        if type(node).__name__ == "TemplateData":
+            node.data = node.data.replace(mark, "\r")
+        elif type(node).__name__ == "Const" and isinstance(node.value, str):
+            node.value = node.value.replace(mark, "\r")
 
 
 def _refuse(tree: Any) -> None:
