@@ -1,16 +1,19 @@
 """Files that follow sessions of a database, as each host's workers read them."""
 
+from unittest import mock
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from cutthrough.recording.sessions import copies
+from cutthrough.recording.sessions import chosen_copies, copies
+from cutthrough.recording.sessions.chosen_copies import ChosenCopies
 from cutthrough.recording.sessions.copies import open_copy
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.postgres import PostgresSessions
 from cutthrough.recording.sessions.session import Manifest, NoSession, SessionError
-from cutthrough.storage.store import StoreAway
+from cutthrough.storage.store import Locked, NoRoom, StoreAway
 from tests.recording.answers import recording, request
 
 
@@ -46,6 +49,25 @@ def test_nothing_to_put_changes_nothing(tmp_path):
     session = Sessions(tmp_path).create("s", Manifest())
     session.put([])
     assert len(session) == 0
+
+
+@pytest.mark.parametrize(("error", "opened"), [
+    (Locked("database is locked"), 3), (NoRoom("disk I/O error"), 3),
+    (SessionError("is a session of this host alone"), 1)])
+def test_a_copy_that_could_not_be_opened_is_opened_at_the_next_turn(
+        tmp_path, caplog, error, opened):
+    """It was left until its session changed."""
+    sessions = mock.Mock(heads=lambda: {"s": (1, 2)})
+    made = ChosenCopies(str(tmp_path))
+    with mock.patch.object(chosen_copies, "open_copy", side_effect=error) as call:
+        for _ in range(3):
+            made.follow(sessions, "other")
+    assert call.call_count == opened and caplog.text.count(str(error)) == 1
+    copy = mock.Mock(follow=lambda _session: False)
+    with mock.patch.object(chosen_copies, "open_copy", return_value=copy) as call:
+        for _ in range(3):
+            made.follow(sessions, "other")
+    assert call.call_count == (opened > 1)
 
 
 def test_what_one_host_records_is_in_the_copy_of_another(hosts, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from unittest import mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from cutthrough.recording.sessions import retention as module
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.retention import Retention
 from cutthrough.recording.sessions.session import Manifest
+from cutthrough.storage.store import StoreError
 from tests.recording.answers import recording, request
 
 
@@ -98,6 +100,22 @@ def test_a_session_is_opened_if_it_has_changed_or_something_is_due(
     sessions.delete("bound")
     made.prune()
     assert [*made._due] == ["free"]
+
+
+def test_a_session_that_was_locked_is_opened_again(sessions, tmp_path, monkeypatch):
+    """It was left until it changed, and what was too old stayed."""
+    fill(sessions, "a", some(90), age_s=0)
+    session = sessions.open("a")
+    session.set_bounds(0, 60)
+    session.close()
+    made = Retention(str(tmp_path))
+    for error in (StoreError("database is locked"), OverflowError("too large")):
+        with mock.patch.object(module.Sessions, "open", side_effect=error):
+            made.prune()
+        assert made._due["a"] == pytest.approx(time.time() + module.AGAIN_S, abs=5)
+        made._due["a"] = 0.0
+    made.prune()
+    assert paths(sessions, "a") == []
 
 
 def test_a_copy_has_no_bounds_of_its_own(sessions, tmp_path):

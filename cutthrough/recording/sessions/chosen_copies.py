@@ -15,7 +15,7 @@ from cutthrough.recording.sessions.copies import drop_copy, open_copy
 from cutthrough.recording.sessions.directory import SUFFIX
 from cutthrough.recording.sessions.modes import mark_of
 from cutthrough.recording.sessions.postgres import PostgresSessions
-from cutthrough.recording.sessions.session import NoSession
+from cutthrough.recording.sessions.session import NoSession, SessionError
 from cutthrough.storage.store import StoreAway, StoreError
 
 log = logging.getLogger("cutthrough")
@@ -57,7 +57,8 @@ class ChosenCopies:
 
     def _follow_session(self, sessions: PostgresSessions, name: str, until: float
                         ) -> bool:
-        """Whether the copy has all, or can have nothing."""
+        """Whether the copy has all, or can have nothing. False: the next turn goes on,
+        perhaps because the file was locked, or its disk full."""
         try:
             session = sessions.open(name)
             with contextlib.closing(open_copy(self._directory, name, session)) as copy:
@@ -71,6 +72,7 @@ class ChosenCopies:
             if self._failed.get(name) != str(error):
                 self._failed[name] = str(error)
                 log.error("recordings: %s", error)
+            return isinstance(error, SessionError)
         return True
 
     def _drop_others(self, heads: dict[str, Head], in_force: str) -> None:

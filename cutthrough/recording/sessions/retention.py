@@ -5,6 +5,7 @@ recording has become too old, or when the file has changed.
 """
 
 import contextlib
+import logging
 import math
 import os
 import time
@@ -12,12 +13,15 @@ from pathlib import Path
 
 from cutthrough.recording.sessions.directory import SUFFIX, Session, Sessions
 from cutthrough.recording.sessions.session import MOST_PRUNED
-from cutthrough.storage.store import StoreError
+
+log = logging.getLogger("cutthrough")
 
 # Between two looks at the directory: 1000 files take 4 ms
 LOOK_S = 2.0
 # Sessions that are opened at a time, at 1 ms each
 AT_ONCE = 4
+# Until one that could not be opened is opened again
+AGAIN_S = 60.0
 # Of the time, for a session that changes all the time: a look may read the whole file
 SHARE = 50
 
@@ -65,12 +69,13 @@ class Retention:
         self._marks = marks
 
     def _prune(self, name: str) -> float:
-        """Returns when it is due again; if it cannot be opened: after a change."""
+        """Returns when it is due again."""
         try:
             with contextlib.closing(Sessions(self._folder).open(name)) as session:
                 return prune(session)
-        except (OSError, ValueError, StoreError):
-            return math.inf
+        except Exception as error:           # whatever it is: of this session (R71)
+            log.debug("session %s is not pruned: %s", name, error)
+            return time.time() + AGAIN_S     # another program may have locked it
 
 
 def prune(session: Session) -> float:
