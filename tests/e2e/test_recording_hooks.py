@@ -111,7 +111,8 @@ def test_a_hook_that_fails_has_nothing_recorded_and_is_told(
 
 
 @pytest.mark.parametrize("body", ["raise KeyError(one)", "return 1",
-                                  "raise SystemExit(3)"])
+                                  "raise SystemExit(3)",
+                                  "return replace(one.response, status=103)"])
 def test_a_replay_whose_hook_fails_is_refused_and_the_next_one_is_served(
         start, make_origin, dial, body):
     proxy, folder = start(hooks(

@@ -11,15 +11,18 @@ from typing import TextIO
 
 from cutthrough.exchange.columns import COLUMNS
 from cutthrough.exchange.content import MOST_COMPARED, as_text, codec_of, undo_coding
+from cutthrough.exchange.failures import reason_of
 from cutthrough.exchange.flow import Fields as Pairs
 from cutthrough.exchange.flow import Flow
 from cutthrough.exchange.formats.har import make_archive
 from cutthrough.exchange.formats.imported import (
+    MOST_US,
     Altered,
     Body,
     Exchange,
     Frame,
     NotImported,
+    bounded,
     clean,
     make_redactor,
     make_row,
@@ -36,6 +39,7 @@ from cutthrough.recording.formats.foreign import (
 )
 from cutthrough.recording.match.statuses import SWITCHED
 from cutthrough.recording.model.heads import has_body
+from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.model.recording import (
     Chunk,
     Fields,
@@ -66,6 +70,11 @@ def recordings_of(exchanges: Iterable[Exchange | NotImported]
             error.args = (f"{exchange.name}: {error}",)
             yield error
             continue
+        except MemoryError:
+            raise
+        except Exception as error:           # whatever it is: of this one (R71)
+            yield NotImported(f"{exchange.name}: {reason_of(error)}")
+            continue
         for what in lost_of(exchange):
             yield Altered(f"{exchange.name}: {what}")
 
@@ -89,13 +98,13 @@ def make_recording(exchange: Exchange) -> Recording:
     for side in (exchange.request, exchange.response):
         if side.state or side.body is None:
             raise NotImported(f"a body is not whole: {side.state or 'absent'}")
-    phases = exchange.phases
-    head_us = (phases.get("wait") or 0) + (phases.get("send") or 0)
+    phases = {name: bounded(us, MOST_US) or 0 for name, us in exchange.phases.items()}
+    head_us = phases.get("wait", 0) + phases.get("send", 0)
     switched_us = exchange.begun_us + sum(
-        us or 0 for name, us in phases.items() if name != "receive")
+        us for name, us in phases.items() if name != "receive")
     request = exchange.request
     body = to_bytes(exchange.response.body, exchange.response.fields)
-    return Recording(
+    return checked(Recording(
         request=make_request(exchange.method, exchange.url, plain(request.fields),
                              to_bytes(request.body, request.fields)),
         response=Response(
@@ -103,12 +112,12 @@ def make_recording(exchange: Exchange) -> Recording:
             fields=plain(exchange.response.fields, has_content=body != b"" or has_body(
                 exchange.method.upper(), exchange.status)),
             head_us=head_us,
-            chunks=(Chunk(head_us + (phases.get("receive") or 0), body),)
+            chunks=(Chunk(head_us + phases.get("receive", 0), body),)
             if body else (),
             trailers=plain(exchange.response.trailers),
             messages=tuple(read_frame(frame, switched_us)
                            for frame in exchange.frames or ())),
-        created_us=exchange.begun_us)
+        created_us=max(0, exchange.begun_us)))
 
 
 def read_frame(frame: Frame, switched_us: int) -> Message:

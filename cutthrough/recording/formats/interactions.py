@@ -36,6 +36,7 @@ from cutthrough.recording.formats.foreign import (
     read_fields,
 )
 from cutthrough.recording.model.heads import has_body
+from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.model.recording import (
     Chunk,
     Fields,
@@ -62,14 +63,14 @@ def read_interaction(table: Any, name: Name) -> Recording:
     status, reason = read_status(response)
     fields = read_fields(response.get("headers"), "response", name)
     body = read_answer(response, method, status, fields)
-    return Recording(
+    return checked(Recording(
         request=make_request(method, url, read_fields(
             request.get("headers"), "request", name), read_message(request) or b""),
         response=Response(
             status=status, reason=clean(reason), fields=fit_coding(fields, body),
             chunks=(Chunk(0, body),) if body else (),
             trailers=read_fields(response.get("trailer"), "response", name)),
-        created_us=read_time(table.get("recorded_at")))
+        created_us=read_time(table.get("recorded_at"))))
 
 
 def read_method(value: Any, name: Name) -> str:

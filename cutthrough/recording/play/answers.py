@@ -18,6 +18,7 @@ import msgspec
 
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.formats.foreign import make_request
+from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.model.recording import (
     Chunk,
     Part,
@@ -59,11 +60,11 @@ def make_answer(url: str, method: str, response: Response, template: bool = Fals
     wanted: dict[Part, str] = {
         "method": method, "scheme": request.scheme, "host": request.host,
         "port": str(request.port), "path": request.path, "query": request.query}
-    answer = Recording(
+    answer = checked(Recording(
         request=request, patterns=tuple(
             Pattern(part=part, how="glob" if "*" in value else "exact", value=value)
             for part, value in wanted.items()),
-        response=response, template=template)
+        response=response, template=template))
     if template:
         check(answer)
     return answer

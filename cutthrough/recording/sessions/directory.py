@@ -38,6 +38,7 @@ from cutthrough.recording.sessions.session import (
     SessionError,
     check_name,
     encode,
+    limit_us,
     masked,
     read,
     read_manifest,
@@ -215,7 +216,7 @@ class Session(AnySession):
         if self.manifest.age_s:              # others may be older: they were imported
             deletions += self._delete([number for (number,) in self._base.execute(
                 "SELECT number FROM recordings WHERE created_us < ? "
-                "ORDER BY number LIMIT ?", (self._oldest_us(), most))])
+                "ORDER BY number LIMIT ?", (limit_us(self.manifest.age_s), most))])
         return deletions
 
     def _prune_first(self, most: int) -> int:
@@ -227,7 +228,7 @@ class Session(AnySession):
                 "SELECT number FROM recordings ORDER BY number LIMIT 1 OFFSET ?",
                 (over - 1,))
         if self.manifest.age_s:
-            oldest_us = self._oldest_us()
+            oldest_us = limit_us(self.manifest.age_s)
             for number, created_us in self._base.execute(
                     "SELECT number, created_us FROM recordings WHERE number > ? "
                     "ORDER BY number LIMIT ?", (last, most)):
@@ -246,9 +247,6 @@ class Session(AnySession):
         if version != self._counted_at:
             self._count, self._counted_at = len(self), version
         return self._count
-
-    def _oldest_us(self) -> int:
-        return time.time_ns() // 1000 - int(self.manifest.age_s * 1e6)
 
     def _delete(self, numbers: Iterable[int]) -> int:
         """Readers read the whole session again."""

@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -25,10 +26,11 @@ import msgspec
 import yaml
 
 from cutthrough.exchange.formats.imported import NotImported
+from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.model.templates import check
 from cutthrough.recording.model.yaml_documents import read_table
-from cutthrough.recording.sessions.session import Manifest
+from cutthrough.recording.sessions.session import Manifest, check_manifest
 
 MOST_FILE = 64 << 20
 MOST_NAME = 80
@@ -40,12 +42,18 @@ _SPACINGS = {"none": (",", ":"), "usual": (", ", ": ")}
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.(json|yaml)")
 
 
+class TooLong(Exception):
+    """The files would be longer than they may be."""
+
+
 def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recording],
-                 form: Form = "json", key_check: str = "") -> list[tuple[int, str]]:
+                 form: Form = "json", key_check: str = "", most: float = math.inf
+                 ) -> list[tuple[int, str]]:
     """Writes them, and removes an earlier export's files if they are not written again.
-    `key_check`: of the hashes' key; "" if there are no hashes. Returns the parts left
-    out and the reasons, like the writers of other files: here always []. Raises
-    OSError; NotImported if the folder has a manifest of another program."""
+    `key_check`: of the hashes' key; "" if there are no hashes. `most`: bytes of the
+    files. Returns the parts left out and the reasons, like the writers of other files:
+    here always []. Raises OSError; TooLong; NotImported if the folder has a manifest of
+    another program."""
     old = read_names(folder) if (folder / MANIFEST).exists() else []
     folder.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
@@ -55,7 +63,13 @@ def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recordin
         counts[stem] = counts.get(stem, 0) + 1
         number = f"-{counts[stem]}" if counts[stem] > 1 else ""
         name = f"{stem}{number}.{form}"
-        write(folder / name, encode(pack(recording), form))
+        if size_of(recording) > most:        # before it is written
+            raise TooLong
+        text = encode(pack(recording), form)
+        most -= len(text)
+        if most < 0:
+            raise TooLong
+        write(folder / name, text)
         names.append(name)
     table = msgspec.to_builtins(msgspec.structs.replace(
         manifest, program="", created_us=0))
@@ -66,6 +80,14 @@ def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recordin
     for name in {*old} - {*names}:
         (folder / name).unlink(missing_ok=True)
     return []
+
+
+def size_of(recording: Recording) -> int:
+    """Bytes of its content."""
+    response = recording.response
+    chunks = sum(len(chunk.data) for chunk in response.chunks)
+    messages = sum(len(message.data) for message in response.messages)
+    return len(recording.request.body) + chunks + messages
 
 
 def write(path: Path, text: str) -> None:
@@ -175,6 +197,8 @@ def read_folder(folder: Path) -> tuple[Manifest, list[Recording]]:
     """Its manifest, and its recordings in order. Raises NotImported and OSError."""
     table = decode(folder / MANIFEST)
     names = read_names(folder)
+    if len({*names}) < len(names):           # a short file of many recordings
+        raise NotImported(f"{MANIFEST} names a file twice")
     try:
         manifest = msgspec.convert(table, Manifest)
     except msgspec.ValidationError as error:
@@ -182,6 +206,12 @@ def read_folder(folder: Path) -> tuple[Manifest, list[Recording]]:
     if manifest.version != Manifest().version:
         raise NotImported(f"{MANIFEST} has version {manifest.version}, and this "
                           f"program reads {Manifest().version}")
+    # What is imported is of this host, whatever it was where it comes from
+    manifest = msgspec.structs.replace(manifest, copy_of="", copied=(0, 0))
+    try:
+        check_manifest(manifest)
+    except ValueError as error:
+        raise NotImported(f"{MANIFEST}: {error}") from None
     return manifest, [unpack(decode(folder / name), name) for name in names]
 
 
@@ -207,7 +237,7 @@ def unpack(table: dict[str, Any], name: str) -> Recording:
                 holder[key] = unpack_bytes(holder[key])
             elif isinstance(holder, list) and len(holder) > 1:
                 holder[1] = unpack_bytes(holder[1])
-        recording = msgspec.convert(table, Recording)
+        recording = checked(msgspec.convert(table, Recording))
         if recording.template:
             check(recording)
         return recording

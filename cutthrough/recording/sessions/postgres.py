@@ -53,6 +53,7 @@ from cutthrough.recording.sessions.session import (
     SessionError,
     check_name,
     encode,
+    limit_us,
     masked,
     read,
     read_manifest,
@@ -178,7 +179,7 @@ class PostgresSession(AnySession):
             deletions += self._delete(
                 change, f"number IN (SELECT number {OF} AND created_us < %s "
                 "ORDER BY number LIMIT %s)",
-                (self._number, time.time_ns() // 1000 - int(age_s * 1e6), most))
+                (self._number, limit_us(age_s), most))
         return deletions
 
     def _delete(self, change: "_Change", where: str, values: Sequence[object]) -> int:

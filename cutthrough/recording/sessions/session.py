@@ -27,6 +27,8 @@ VERSION = 1
 MOST_PRUNED = 2000
 # Recordings that are read at a time
 PAGE = 100
+# Bounds that a session may have: of recordings, and of their age
+MOST_COUNT, MOST_AGE_S = 1 << 53, 1e11
 # That are kept in the log of reads
 MOST_READS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
@@ -182,6 +184,23 @@ def read(number: int, created_us: int, hits: int, data: bytes) -> Recording:
         raise SessionError(f"recording {number}: {error}") from None
     return msgspec.structs.replace(
         recording, number=number, created_us=created_us, hits=hits)
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """Of a file. Raises ValueError."""
+    if not (0 <= manifest.count <= MOST_COUNT and 0 <= manifest.age_s <= MOST_AGE_S):
+        raise ValueError(f"no session has these bounds: count {manifest.count!r:.20}, "
+                         f"age_s {manifest.age_s!r:.20}")
+    try:
+        encode(manifest)
+    except (UnicodeError, OverflowError):
+        raise ValueError("a text has halves of characters, or a number is too "
+                         "large") from None
+
+
+def limit_us(age_s: float) -> int:
+    """The time of the oldest recording that is not too old."""
+    return max(0, time.time_ns() // 1000 - int(min(age_s, MOST_AGE_S) * 1e6))
 
 
 def read_manifest(data: bytes) -> Manifest:
