@@ -20,6 +20,7 @@ from cutthrough.recording.sessions import key_file
 from cutthrough.recording.sessions.folder import (
     FILE,
     MANIFEST,
+    TooLong,
     read_folder,
     read_key_check,
     write_folder,
@@ -27,31 +28,28 @@ from cutthrough.recording.sessions.folder import (
 from cutthrough.recording.sessions.session import AnySession, AnySessions
 
 MOST_BYTES = 64 << 20
+TOO_LONG = (f"the session's archive has more than {MOST_BYTES >> 20} MiB: use "
+            "cutthrough recordings export")
 BATCH = 1000
 
 
 def write_archive(session: AnySession, directory: str) -> bytes:
     """Raises OSError, StoreError, and ValueError for a session that is too large."""
     hashed = session.manifest.redaction.hashed
-    content = 0
-
-    def bounded() -> Any:
-        nonlocal content
-        for recording in session.recordings():
-            content += len(recording.request.body) + len(recording.response.body)
-            if content > MOST_BYTES:
-                raise ValueError(f"the session has more than {MOST_BYTES >> 20} MiB: "
-                                 "use cutthrough recordings export")
-            yield recording
-
     with tempfile.TemporaryDirectory() as name:        # its owner's alone
         folder = Path(name)
-        write_folder(folder, session.manifest, bounded(), "json",
-                     key_file.check_of_directory(directory) if hashed else "")
+        try:
+            write_folder(folder, session.manifest, session.recordings(), "json",
+                         key_file.check_of_directory(directory) if hashed else "",
+                         MOST_BYTES)
+        except TooLong:
+            raise ValueError(TOO_LONG) from None
         file = io.BytesIO()
         with tarfile.open(fileobj=file, mode="w") as archive:
             for path in sorted(folder.iterdir()):
                 archive.add(path, path.name, filter=without_owner)
+                if file.tell() > MOST_BYTES:
+                    raise ValueError(TOO_LONG)
     return file.getvalue()
 
 
@@ -83,17 +81,25 @@ def read_archive(sessions: AnySessions, session: str, directory: str, data: byte
 
 
 def unpack_into(folder: Path, data: bytes) -> None:
-    """The files of an export alone: no directories, links or other names."""
+    """The files of an export alone: no directories, links or other names, and none
+    that is longer than its octets in the archive. Raises NotImported and OSError."""
+    left = len(data)
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
-                file = archive.extractfile(member) if member.isreg() else None
+                left -= member.size
+                file = archive.extractfile(member) if (
+                    member.isreg() and not member.issparse()
+                    and member.size >= 0 and left >= 0) else None
                 if file is None or not (member.name == MANIFEST or (
                         FILE.fullmatch(member.name) and member.name.endswith(".json"))):
                     raise NotImported(f"{member.name!r:.100} is no file of an export "
                                       "in JSON")
                 (folder / member.name).write_bytes(file.read())
-    except tarfile.TarError as error:
+    except NotImported:
+        raise
+    # By its numbers and its headers of headers, tarfile raises whatever it is
+    except (tarfile.TarError, ValueError, ArithmeticError, RecursionError) as error:
         raise NotImported(f"it is no tar: {error}") from None
     if not (folder / MANIFEST).exists():
         raise NotImported(f"it has no {MANIFEST}")

@@ -13,12 +13,14 @@ from cutthrough.exchange import documents
 from cutthrough.exchange.documents import read_file
 from cutthrough.exchange.formats.har_reader import read_archive
 from cutthrough.exchange.formats.imported import NotImported
-from cutthrough.recording.formats import hoverfly, hoverfly_delays
+from cutthrough.recording.formats import handlebars, hoverfly, hoverfly_delays
 from cutthrough.recording.formats.foreign import fit_coding
 from cutthrough.recording.formats.hoverfly import read_simulation
+from cutthrough.recording.formats.replayproxy import Base, read_export
 from cutthrough.recording.formats.vcr import read_cassette
 from cutthrough.recording.model.yaml_documents import Loader, load
 from cutthrough.recording.sessions.folder import read_folder
+from tests.support.exports import document, export
 
 INTERACTION = "{request: {method: GET, uri: 'http://a/', headers: {a: %s}}, " \
     "response: {status: {code: 200}, body: null}}"
@@ -154,6 +156,28 @@ def test_the_bodies_that_pairs_share_count_each_time(tmp_path, monkeypatch):
         pairs(*(pair(f"/{at}", bodyFile="b") for at in range(5))), tmp_path)
     assert [isinstance(one, NotImported) for one in made] == [False] * 3 + [True] * 2
     assert str(made[3]).startswith("pair 3: with its body, 'b', those in files")
+
+
+def test_the_literals_that_pairs_share_count_each_time(monkeypatch):
+    """R70: 1.2 MB with a literal of 1 MiB became 1 GB."""
+    monkeypatch.setattr(handlebars, "MOST_TOGETHER", 3500)
+    found = [pair(f"/{at}", templated=True, body="{{Literals.a}}") for at in range(4)]
+    found.append(pair("/4", templated=True, headers={"A": ["{{Literals.a}}"]}))
+    made = read_simulation(pairs(
+        *found, literals=[{"name": "a", "value": "x" * 1000}]))
+    assert [isinstance(one, NotImported) for one in made] == [False] * 3 + [True] * 2
+    assert str(made[3]).startswith("pair 3: its template: with its literals, those")
+
+
+def test_a_file_that_an_export_names_often_is_read_once(tmp_path):
+    """R70: a session has a copy for each name."""
+    folder = export(tmp_path, "json", document(1, uri="/a"), document(2, uri="/b"))
+    index = json.loads((folder / "index.json").read_text())
+    index["recordings"] += index["recordings"]
+    (folder / "index.json").write_text(json.dumps(index))
+    made = [*read_export(folder, Base("http", "a"))]
+    assert [isinstance(one, NotImported) for one in made] == [False] * 2 + [True] * 2
+    assert "is named twice" in str(made[2])
 
 
 def test_rules_times_pairs_are_bounded(monkeypatch):

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.model.xml_documents import is_plain_path
 
-# Characters of a tag with its braces, and of all literals in a template
-MOST_TAG, MOST_LITERALS = 1000, 1 << 20
-_NOTHING: Mapping[str, str] = {}
+# Characters of a tag with its braces, of all literals in a template, and of those in
+# all templates of a simulation
+MOST_TAG, MOST_LITERALS, MOST_TOGETHER = 1000, 1 << 20, 64 << 20
 
 _WORD = re.compile(r"""'[^']*+'|"[^"]*+"|[^\s'"]++""")
 _STEP = re.compile(r"\.?\[(\d+)\]|\.?\[([^\[\]]++)\]|\.?([^.\[\]]+)")
@@ -39,19 +39,40 @@ _LAYOUT = (
 _LAYOUTS = re.compile("|".join(re.escape(piece) for piece, _ in _LAYOUT))
 
 
-def translate(text: str, literals: Mapping[str, str] = _NOTHING) -> str:
+class Literals:
+    """Of a simulation, by their names. Each use is a copy, so all are bounded (R70)."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+        self._left = MOST_TOGETHER
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def take(self, name: str, most: int) -> str:
+        """Raises NotImported: it has more than `most` characters, or all have."""
+        value = self._values[name]
+        if len(value) > most:
+            raise NotImported(
+                f"its template: its literals have more than {MOST_LITERALS} characters")
+        self._left -= len(value)
+        if self._left < 0:
+            raise NotImported("its template: with its literals, those of all templates "
+                              f"would have more than {MOST_TOGETHER} characters")
+        return value
+
+
+def translate(text: str, literals: Literals | None = None) -> str:
     """Raises NotImported. Jinja2's own marks in `text` are kept as text.
-    `literals`: the simulation's, by their names."""
+    `literals`: the simulation's."""
     pieces, at, left = [], 0, MOST_LITERALS
     blocks: list[str] = []
     for begin, end, braces in find_tags(text):
         tag = text[begin + braces:end - braces].strip()
-        value = literals.get(tag.removeprefix("Literals.")) if (
-            tag.startswith("Literals.")) else None
-        left -= len(value or "")
-        if left < 0:
-            raise NotImported(
-                f"its template: its literals have more than {MOST_LITERALS} characters")
+        name, value = tag.removeprefix("Literals."), None
+        if literals is not None and name != tag and name in literals:
+            value = literals.take(name, left)
+            left -= len(value)
         pieces += [_literal(text[at:begin]), _tag(tag, blocks, braces) if value is None
                    else _literal(value)]
         at = end

@@ -29,7 +29,7 @@ from cutthrough.recording.formats.foreign import (
     part,
     read_fields,
 )
-from cutthrough.recording.formats.handlebars import translate
+from cutthrough.recording.formats.handlebars import Literals, translate
 from cutthrough.recording.formats.hoverfly_delays import (
     delayed,
     milliseconds,
@@ -37,6 +37,7 @@ from cutthrough.recording.formats.hoverfly_delays import (
 )
 from cutthrough.recording.match.patterns import make_predicate
 from cutthrough.recording.model.documents import KeyMistake
+from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.model.recording import (
     DEFAULT_PORTS,
     JWT,
@@ -230,7 +231,7 @@ def read_pair(pair: Any, bodies: "Bodies", note: Name) -> Recording:
         raise NotImported(str(error)) from None
     random = response.get("logNormalDelay")
     labels = pair.get("labels")
-    return Recording(
+    return checked(Recording(
         request=example(patterns), response=read_answer(response, bodies, note),
         template=bool(response.get("templated")),
         tags=tuple(map(str, labels)) if isinstance(labels, list) else (),
@@ -238,7 +239,7 @@ def read_pair(pair: Any, bodies: "Bodies", note: Name) -> Recording:
         sets=words(response.get("transitionsState")),
         removes=tuple(map(str, response.get("removesState") or ())),
         delay_us=milliseconds(response.get("fixedDelay")) + (milliseconds(
-            random.get("median")) if isinstance(random, dict) else 0))
+            random.get("median")) if isinstance(random, dict) else 0)))
 
 
 def matchers(value: Any) -> list[Any]:
@@ -384,7 +385,7 @@ class Bodies:
 
     def __init__(self, folder: Path | None, literals: dict[str, str]) -> None:
         self._folder = folder
-        self.literals = literals
+        self.literals = Literals(literals)
         self._left = MOST_BODIES
 
     def read(self, name: Any) -> bytes:

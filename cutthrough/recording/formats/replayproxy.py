@@ -21,6 +21,7 @@ from cutthrough.exchange.failures import reason_of
 from cutthrough.exchange.formats.har_values import Notes
 from cutthrough.exchange.formats.imported import Altered, NotImported
 from cutthrough.recording.formats.foreign import MOST_FILE, make_request, read_fields
+from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.model.recording import (
     Chunk,
     Fields,
@@ -85,10 +86,14 @@ def read_export(folder: Path, base: Base | None = None) -> Iterator[Item]:
         raise NotImported(f"{names[0]} has no list of `{FOLDER}`, or too long a one")
     if base is None and entries:
         yield Altered(HOST)
+    paths = set[Path]()
     for number, entry in enumerate(entries):
         notes = Notes()
         try:
             path = path_of(folder, entry)
+            if path in paths:                # a short file of many recordings (R70)
+                raise NotImported(f"the file {entry['file']!r:.80} is named twice")
+            paths.add(path)
             yield read_recording(read_document(path), base, notes.add)
         except NotImported as error:
             yield NotImported(f"recording {number}: {error}")
@@ -148,14 +153,14 @@ def read_recording(table: dict[str, Any], base: Base | None, name: Name) -> Reco
     if not isinstance(status, int) or not 100 <= status <= 999:
         raise NotImported(f"the status {status!r:.20} is none")
     chunks = chunks_of(table)
-    return Recording(
+    return checked(Recording(
         request=make_request(
             method, f"{base.scheme}://{base.authority}{target}", fields, body),
         response=Response(
             status=status, chunks=chunks, head_us=chunks[0].at_us if chunks else 0,
             fields=fields_of(table.get("response_headers"), "response", name),
             messages=messages_of(table)),
-        created_us=number_of(table.get("created_at_unix_ms", 0), "created_at") * 1000)
+        created_us=1000 * number_of(table.get("created_at_unix_ms", 0), "created_at")))
 
 
 def fields_of(value: Any, side: str, name: Name) -> Fields:
