@@ -116,5 +116,6 @@ def test_a_text_that_cannot_be_kept_costs_its_pair_alone():
 def test_what_is_recorded_comes_back(status):
     recording = Recording(request=Request(
         method="GET", scheme="http", host="a", port=65535, path="/"),
-        response=Response(status=status), created_us=1 << 51)
+        response=Response(status=status, is_cut=not status, cut_by_client=not status),
+        created_us=1 << 51)
     assert checked(recording) is recording

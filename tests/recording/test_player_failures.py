@@ -95,7 +95,7 @@ def test_a_recording_with_a_malformed_pattern_costs_itself_alone(folder, caplog)
     assert caplog.text.count("has no list of `values`") == len(VALUES) - 2
 
 
-@pytest.mark.parametrize("status", [-1, 1, 99, 100, 103, 199, 1000, 10 ** 17])
+@pytest.mark.parametrize("status", [-1, 0, 1, 99, 100, 103, 199, 1000, 10 ** 17])
 def test_a_recording_with_a_status_of_no_answer_costs_itself_alone(
         folder, caplog, status):
     """A client waited behind a status of 1xx for the answer."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cutthrough.exchange.formats.imported import MOST_US, NotImported
-from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.model.recording import Recording, Response
 
 # Hits, and bytes of a request's body
 MOST_COUNT = 1 << 53
@@ -18,7 +18,7 @@ _ENCODE = msgspec.msgpack.Encoder().encode
 
 def checked(recording: Recording) -> Recording:
     """The same. Raises NotImported if it could not be kept, or not be replayed."""
-    if not can_be_sent(recording.response.status):
+    if not can_be_sent(recording.response):
         raise NotImported(f"the status {recording.response.status!r:.20} is none")
     for what, number, least, most in numbers_of(recording):
         if not least <= number <= most:
@@ -30,9 +30,12 @@ def checked(recording: Recording) -> Recording:
     return recording
 
 
-def can_be_sent(status: int) -> bool:
-    """A client waits for another answer behind one of 1xx. 0: see Response."""
-    return 200 <= status <= 999 or status in (0, SWITCHED)
+def can_be_sent(response: Response) -> bool:
+    """A client waits for another answer behind one of 1xx. Only a call that its client
+    has left may have none."""
+    status = response.status
+    return 200 <= status <= 999 or status == SWITCHED or (
+        status == 0 and response.cut_by_client)
 
 
 def numbers_of(recording: Recording) -> Iterator[tuple[str, int, int, int]]:

@@ -55,7 +55,7 @@ def alter(match: Match, request: Request, hook: OnReplay | None) -> Recording:
     if not isinstance(response, Response):
         raise ReplayFailed(f"recording {recording.number}, on_replay: it returned "
                            f"{type(response).__name__}, no Response")
-    if not can_be_sent(response.status):
+    if not can_be_sent(response):
         raise ReplayFailed(f"recording {recording.number}, on_replay: the status "
                            f"{response.status!r:.20} is none")
     return msgspec.structs.replace(recording, response=response)

@@ -298,9 +298,10 @@ class Follower:
 
 def check_status(recording: Recording) -> None:
     """Raises ValueError."""
-    status = recording.response.status
-    if not can_be_sent(status):
-        raise ValueError(f"no client takes the status {status!r:.20} as an answer")
+    response = recording.response
+    if not can_be_sent(response):
+        raise ValueError(
+            f"no client takes the status {response.status!r:.20} as an answer")
 
 
 def open_session(directory: str, name: str) -> Session:
