@@ -156,11 +156,10 @@ def test_a_session_that_was_locked_is_opened_at_a_later_look(folder, caplog):
     modes = []
 
     async def play(player):
-        held = lock(folder / "first.session")
         for _ in range(3):
             assert "locked" in await player.look()
         assert paths(player) == [] and modes == []
-        held.close()
+        first.close()
         assert await player.look() == ""
         assert paths(player) == ["/first"] and modes == ["replay"]
         held = lock(folder / "second.session")
@@ -172,6 +171,7 @@ def test_a_session_that_was_locked_is_opened_at_a_later_look(folder, caplog):
         assert await player.look() == ""
         assert paths(player) == ["/second"] and modes == ["replay", "cache"]
     write_state(folder, State("replay", "first"))
+    first = lock(folder / "first.session")
     run(folder, play, modes)
     assert [caplog.text.count(f"{name}.session: ") for name in ("first", "second")] == [
         1, 1]
@@ -181,9 +181,11 @@ def test_a_session_that_is_copied_to_its_place_is_opened_when_it_is_whole(folder
     data = (folder / "first.session").read_bytes()
 
     async def play(player):
-        file.write(data[:1000])
-        assert await player.look() != ""
-        file.write(data[1000:])
+        for begin, end in ((0, 0), (0, 1000), (1000, 20_000)):
+            file.write(data[begin:end])
+            assert await player.look() != ""
+            assert file.tell() == end == (folder / "third.session").stat().st_size
+        file.write(data[20_000:])
         assert await player.look() == ""
         assert paths(player) == ["/first"]
     write_state(folder, State("replay", "third"))

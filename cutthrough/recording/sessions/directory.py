@@ -54,6 +54,7 @@ from cutthrough.storage.sqlite_store import (
     make_file,
     transaction,
     use_wal,
+    version_of,
 )
 from cutthrough.storage.store import split_words
 from cutthrough.tape.batch import Batch
@@ -110,21 +111,22 @@ class Session(AnySession):
                 self._path, timeout=BUSY_MS / 1000, isolation_level=None,
                 check_same_thread=False)
             base.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            use_wal(base)
-            base.execute("PRAGMA synchronous = NORMAL")
-            base.execute("PRAGMA secure_delete = ON")
-            base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
-            base.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // PAGE_BYTES}")
-            (version,) = base.execute("PRAGMA user_version").fetchone()
-            if manifest is not None and version == 0:
-                base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-                base.execute("INSERT INTO manifest VALUES (?)", (encode(manifest),))
-            elif version != VERSION:
+            # Nothing is written before: another program may be copying a file here
+            version = version_of(base)
+            if version != (VERSION if manifest is None else 0):
                 base.close()
                 raise SessionError(
                     f"{self._path}: has version {version} of the tables, and this "
                     f"program has {VERSION}" if version else
                     f"{self._path}: is no session")
+            use_wal(base)
+            base.execute("PRAGMA synchronous = NORMAL")
+            base.execute("PRAGMA secure_delete = ON")
+            base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
+            base.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // PAGE_BYTES}")
+            if manifest is not None:
+                base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+                base.execute("INSERT INTO manifest VALUES (?)", (encode(manifest),))
         return base
 
     def _read_manifest(self) -> Manifest:
