@@ -280,6 +280,30 @@ def test_what_is_no_exchange_is_refused_with_the_reason(one, reason):
         row(one)
 
 
+@pytest.mark.parametrize("url", [
+    "https://bob:s3cret@a.test/x?u=http://eve:s3cret@b.test/#http://eve:s3cret@c.test/",
+    "https://bob:s3cret%40x@a.test/x?u=http%3A%2F%2Feve%3As3cret%40b.test",
+    "https://s3cret:x@s3cret@a.test/x"])
+def test_user_information_of_a_url_is_not_imported(path, url):
+    """R80: it was in the column of URLs, and in `flows list`."""
+    one = entry(request=request(url=url))
+    assert "s3cret" not in repr(row(one))
+    assert row(one)["url"].startswith("https://a.test/x")
+    assert import_file(io.BytesIO(archive(one)), path, keep_credentials=True).added == 1
+    reader = open_reader(path)
+    assert "s3cret" not in json.dumps(make_archive(map(Flow, reader.flows())))
+    reader.close()
+
+
+@pytest.mark.parametrize("url", ["ftp://bob:s3cret@a.test/", "http://bob:s3cret@/x",
+                                 "http://bob:s3cret\u2100@a.test\u2100/",
+                                 "ftp://a.test/?http://bob:s3cret@b.test/"])
+def test_a_reason_does_not_say_user_information(url):
+    with pytest.raises(NotImported) as refused:
+        row(entry(request=request(url=url)))
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("data", [
     b"", b"x", b"{", b"{}", b"[]", b"null", b'{"log": {}}', b'{"log": {"entries": 5}}',
     b'{"log": {"entries": [' + b"[" * 100_000, b'{"log": "\xff"}'])

@@ -4,7 +4,8 @@
 
 The file is hostile: a value that no worker could have sent (a name with a line end, a
 number beyond the database's) never becomes a row. Credentials are redacted, as in
-captured exchanges (R59). A fact that the file lacks is null, never invented.
+captured exchanges (R59), and user information goes from every URL (R80). A fact that
+the file lacks is null, never invented.
 """
 
 import json
@@ -18,7 +19,7 @@ from cutthrough.exchange.columns import COLUMNS, FINGERPRINTS
 from cutthrough.exchange.flow import Fields
 from cutthrough.exchange.messages import KINDS, MOST_MESSAGES, show
 from cutthrough.exchange.messages import Message as Shown
-from cutthrough.exchange.redaction.redactor import Options, Redactor
+from cutthrough.exchange.redaction.redactor import Options, Redactor, without_user
 from cutthrough.exchange.targets import spell_iri
 
 # Bytes of a body that are kept: bodies.MOST_INFLATED
@@ -30,6 +31,7 @@ MOST_US = 253_370_764_800_000_000
 MOST_BYTES = 1 << 53
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_AUTHORITY = re.compile(r"[^/?#]*")
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _VERSION = re.compile(r"[0-9A-Za-z/.+]{1,20}")
 # As browsers and mitmproxy write them
@@ -149,7 +151,8 @@ def make_row(exchange: Exchange, redactor: Redactor) -> tuple[Any, ...]:
         "ended_us": ended, "kind": "tunnel" if (
             exchange.is_tunnel or exchange.frames is not None) else "request",
         "method": exchange.method, "host": host,
-        "port": port or _DEFAULT_PORTS[scheme], "url": exchange.url,
+        "port": port or _DEFAULT_PORTS[scheme], "url": redactor.pairs(
+            without_login(exchange.url)),
         "status": exchange.status or None, "reason": text(exchange.reason) or "ok",
         "detail": text(exchange.detail), "rule": text(exchange.rule), "reported": 0,
         "user": text(exchange.user), "parent": text(exchange.parent), "client": "",
@@ -211,21 +214,31 @@ def split_url(url: str) -> tuple[str, str, int | None, str]:
     ASCII as clients send it. Raises NotImported."""
     if len(url) > MOST_URL or _CONTROLS.search(url) or not is_text(url):
         raise NotImported("the URL is too long, or has control characters")
+    url = without_login(url)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise NotImported(f"the URL: {error}") from None
     if parts.scheme and parts.scheme not in _DEFAULT_PORTS:
-        raise Unlike(parts.scheme[:30], f"the URL {url!r:.60} is none of HTTP")
+        raise Unlike(parts.scheme[:30],
+                     f"the URL {without_user(url)!r:.60} is none of HTTP")
     if not parts.scheme or not host:
-        raise NotImported(f"the URL {url!r:.60} is none of HTTP")
+        raise NotImported(f"the URL {without_user(url)!r:.60} is none of HTTP")
     behind = re.sub(r"^[^/?#*]*", "", url.partition("://")[2]).partition("#")[0]
     target = spell_iri(behind)
     if not host.isascii():
         host = to_ascii(host)
     return parts.scheme, host, port, f"/{target}" if target[:1] == "?" else target or (
         "/")
+
+
+def without_login(url: str) -> str:
+    """Without the user information of the authority. Of another URL in this one it
+    stays."""
+    scheme, mark, rest = url.partition("://")
+    end = _AUTHORITY.match(rest).end()       # type: ignore[union-attr]
+    return f"{scheme}{mark}{rest[:end].rpartition('@')[2]}{rest[end:]}"
 
 
 def to_ascii(host: str) -> str:
@@ -313,7 +326,7 @@ def clean(value: str) -> str:
 
 
 def text(value: str | None) -> str | None:
-    return clean(value)[:MOST_TEXT] if value else None
+    return without_user(clean(value))[:MOST_TEXT] if value else None
 
 
 def bounded(number: int | None, most: int) -> int | None:
