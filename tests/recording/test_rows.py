@@ -31,6 +31,7 @@ CHUNKED = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CODED = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
 PACKED = gzip.compress(b"it was s3cret")
 ECHO = "the answer repeats a secret"
+USER = "user information in its URL"
 PLAIN = "HTTP/1.1 200 OK\r\nSet-Cookie: a=s3cret; Path=/\r\n\r\n"
 
 
@@ -63,6 +64,7 @@ def sends(body, *, head="", **more):
     taped(down=()), taped(down=(b"", b"a", b"")),
     taped(down=(b"x" * 300, b"y" * 70_000, *[b"z"] * 20), wait_us=1 << 33),
     taped(down=(b"x",) * 70_000), taped(head_at_us=5000, wait_us=0),
+    taped("HTTP/1.1 301 to http://bob:s3cret@h/\r\n\r\n"),
     taped("HTTP/1.0 404\r\n\r\n"), taped("HTTP/1.1 200 \xfc\r\nX: \xe4\r\n\r\n"),
     asks("GET /? HTTP/1.1"), asks("GET /?? HTTP/1.1"), asks("GET /a?b?c HTTP/1.0"),
     asks(f"GET /{'long' * 200}?{'q' * 70_000} HTTP/1.1"), asks("OPTIONS * HTTP/1.1"),
@@ -98,6 +100,9 @@ def test_what_cannot_be_a_recording_makes_no_row(one):
 
 @pytest.mark.parametrize(("one", "reason"), [
     (asks("GET /\xfc HTTP/1.1"), "an odd first line, or no ASCII"),
+    (asks("GET /?u=http://bob:s3cret@h/ HTTP/1.1"), USER),
+    (asks("GET /?u=http%3A%2F%2Fbob%3As3cret%40h HTTP/1.1"), USER),
+    (asks("GET /f/http://bob:s3cret@h/ HTTP/1.1"), USER),
     (taped(host="\xfc"), "an odd first line, or no ASCII"),
     (taped(begun_us=0), "its begin is unknown"),
     (taped(CHUNKED, (b"0\r\nT: u\r\n\r\n",), down_chunked=True), "trailers"),

@@ -112,15 +112,22 @@ class Masker:
                               digest_size=8)
         return f"[redacted:{mac.hexdigest()}]"
 
+    def line(self, text: str) -> str:
+        """Of a head, as a path or a reason phrase: without the keys of URLs in it, and
+        without user information."""
+        return self._redactor.pairs(text)
+
     def request(self, request: Request) -> Request:
         fields = self.fields(request.fields)
-        query = self._redactor.query(request.query)
-        body = request.body
+        path = self.line(request.path)
+        query, body = self._redactor.query(request.query), request.body
         if body and self.reads_bodies:
             body, fields = self._coded(body, fields)
-        if fields is request.fields and query == request.query and body == request.body:
+        if fields is request.fields and body == request.body and (
+                path == request.path and query == request.query):
             return request
-        return msgspec.structs.replace(request, fields=fields, query=query, body=body)
+        return msgspec.structs.replace(
+            request, fields=fields, path=path, query=query, body=body)
 
     def _request(self, request: Request) -> tuple[Request, Echoes | None]:
         """With the values that its answer may repeat; None: nothing."""
@@ -163,11 +170,13 @@ class Masker:
         if messages and self.reads_bodies:
             messages = tuple(map(self.message, messages))
         trailers = self.fields(response.trailers) if response.trailers else ()
+        reason = self.line(response.reason)
         if fields is response.fields and chunks is response.chunks and (
-                messages is response.messages and trailers == response.trailers):
+                messages is response.messages and trailers == response.trailers
+                and reason == response.reason):
             return response
         return msgspec.structs.replace(
-            response, fields=fields, chunks=chunks, messages=messages,
+            response, reason=reason, fields=fields, chunks=chunks, messages=messages,
             trailers=trailers)
 
     def recording(self, recording: Recording) -> Recording:

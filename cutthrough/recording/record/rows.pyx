@@ -22,7 +22,7 @@ from cutthrough.exchange.content import join_chunks
 from cutthrough.tape.batch cimport BLOB, TEXT, Batch
 from cutthrough.tape.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
 from cutthrough.tape.taped cimport Taped
-from cutthrough.tape.texts cimport Text, is_ascii, latin1_of
+from cutthrough.tape.texts cimport Text, is_ascii, latin1_of, may_have_user
 from cutthrough.recording.model.heads import read_request, read_response
 from cutthrough.recording.model.masking import repeats
 from cutthrough.recording.model.recording import find
@@ -45,6 +45,7 @@ cdef str ECHO = "the answer repeats a secret"
 cdef str TRAILERS = "trailers"
 cdef str UNDATED = "its begin is unknown"
 cdef str LINE = "an odd first line, or no ASCII"
+cdef str USER = "user information in its URL"
 cdef str CHUNKS = "chunks of the request that do not end"
 # Most of these are no recordings at all
 cdef str PART = "a part is missing"
@@ -146,6 +147,8 @@ cdef class RowMaker:
         if not (is_ascii(head, n) and is_ascii(exchange.host_text.data, exchange.host_text.n)
                 and is_ascii(exchange.user_text.data, exchange.user_text.n)):
             return LINE
+        if may_have_user(Text(target, n_target)):
+            return USER
         request = self._request(exchange.up_text, n)
         query = <const char *>memchr(target, b"?", n_target)
         line.path, line.query = Text(target, n_target), Text(NULL, 0)
@@ -221,8 +224,9 @@ cdef class RowMaker:
             reading = _Known.__new__(_Known)
             reading.status = status
             reading.coding = find(fields, "content-encoding").lower()
-            fill_in(reading, {"status": status, "reason": reason, "protocol": protocol,
-                              "fields": self._masker.fields(fields)})
+            fill_in(reading, {
+                "status": status, "reason": self._masker.line(reason), "protocol": protocol,
+                "fields": self._masker.fields(fields)})
             self._responses.keep(reading)
         return reading
 

@@ -1,0 +1,39 @@
+"""A URL with secrets in its path or query is recorded without them, and replayed."""
+
+import pytest
+
+from cutthrough.recording.sessions.directory import Sessions
+from tests.support.recordings import folder, recorded, run_verb, start
+from tests.support.wait import wait_until
+
+__all__ = ["folder", "start"]                # fixtures
+
+pytestmark = pytest.mark.any_loop
+
+
+@pytest.mark.parametrize("config", ["", 'recording_redact_query = ["token"]'],
+                         ids=["plain", "query"])
+def test_user_information_in_a_url(start, folder, make_origin, dial, config):
+    """R80: the row that is made in C had it, and replay did not find the request."""
+    targets = ["/f?u=http://bob:s3cret@b.test/x", "/f/http://bob:s3cret@b.test/x",
+               "/f?u=http%3A%2F%2Fbob%3As3cret%40b.test"]
+    targets += ["/x;token=s3cret", "/go/https%3A%2F%2Fb%2F%3Ftoken%3Ds3cret"] * bool(
+        config)
+    origin = make_origin()
+    with dial(start("record", config=config)) as client:
+        for target in targets:
+            assert client.get(origin.url(target)).status == 200
+    wait_until(lambda: recorded(folder) == len(targets), "the recordings")
+    session = Sessions(folder).open("default")
+    assert "s3cret" not in repr(list(session.recordings()))
+    session.close()
+    assert not [path for path in folder.iterdir() if b"s3cret" in path.read_bytes()]
+    run_verb(folder, "mode", "replay")
+    asked = len(origin.requests)
+    with dial(start(config=config)) as client:
+        for target in targets:
+            assert client.get(origin.url(target)).status == 200, target
+            if "token" in target:            # another secret is another request
+                other = target.replace("s3cret", "other")
+                assert client.get(origin.url(other)).status == 502
+    assert len(origin.requests) == asked
