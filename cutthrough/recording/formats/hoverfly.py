@@ -309,8 +309,9 @@ def split_authority(text: str) -> tuple[str, str]:
 
 def example(patterns: list[Pattern]) -> Request:
     """A request from the patterns; the rest is made up, and not matched."""
-    values = {pattern.part: pattern.value for pattern in patterns
-              if pattern.how == "exact" and not pattern.key}
+    patterns = [pattern for pattern in patterns
+                if pattern.how == "exact" and not pattern.steps]
+    values = {pattern.part: pattern.value for pattern in patterns if not pattern.key}
     scheme = values.get("scheme", "http")
     if scheme not in DEFAULT_PORTS:          # which no request has
         scheme = "http"
@@ -321,7 +322,7 @@ def example(patterns: list[Pattern]) -> Request:
         method=values.get("method", "GET"), scheme=scheme, host=values.get("host", "*"),
         port=int(port) if port else DEFAULT_PORTS[scheme], path=values.get("path", "/"),
         query="&".join(f"{pattern.key}={pattern.value}" for pattern in patterns
-                       if pattern.part == "query" and pattern.how == "exact"),
+                       if pattern.part == "query"),
         body=values.get("body", "").encode(errors="replace"))
 
 

@@ -29,15 +29,13 @@ from cutthrough.exchange.redaction.redactor import (
     Redactor,
     Unreadable,
 )
-from cutthrough.exchange.redaction.spellings import name_of
 from cutthrough.recording.model.documents import compile_regex
 from cutthrough.recording.model.echoes import Echoes, secrets_of
+from cutthrough.recording.model.masked_patterns import PatternMasker
 from cutthrough.recording.model.recording import (
-    OF_TOKENS,
     Chunk,
     Fields,
     Message,
-    Pattern,
     Recording,
     Request,
     Response,
@@ -94,10 +92,12 @@ class Masker:
         """Raises KeyMistake if an expression is malformed."""
         self._key = key if redaction.hashed else b""
         self._names = frozenset((*CREDENTIALS, *redaction.fields))
-        self._keys = frozenset(redaction.query)
         self._redactor = Redactor(
             Options(query=redaction.query, json=redaction.json, body=redaction.body),
             self.value, keeps_octets=True)
+        self._patterns = PatternMasker(
+            self._names, frozenset(redaction.query), redaction.json, self._redactor,
+            self.value)
         self._known: dict[Fields, Fields] | None = None
         self._known_echoes: dict[tuple[str, ...], Echoes] = {}
         self.reads_bodies = self._redactor.reads_bodies
@@ -189,24 +189,7 @@ class Masker:
             return recording
         return msgspec.structs.replace(
             recording, request=request, response=response,
-            patterns=tuple(map(self._pattern, recording.patterns)))
-
-    def _pattern(self, pattern: Pattern) -> Pattern:
-        if pattern.how in OF_TOKENS:         # claims, and not the token
-            return pattern
-        names = {"field": self._names, "query": self._keys, "body": self._keys}
-        if pattern.key and name_of(pattern.key) in names.get(pattern.part, ()):
-            if pattern.how in ("exact", "form"):
-                return msgspec.structs.replace(pattern, value=self.value(pattern.value))
-            return msgspec.structs.replace(pattern, how="glob", value="*")
-        if pattern.part not in ("query", "body") or (
-                pattern.how in ("jsonpath", "xpath")):
-            return pattern
-        text = self._redactor.pairs(pattern.value)
-        if pattern.part == "body":
-            body = self._redactor.body(text, "", True)
-            text = self.value(text) if body is None else body
-        return msgspec.structs.replace(pattern, value=text)
+            patterns=tuple(map(self._patterns.mask, recording.patterns)))
 
     def message(self, message: Message) -> Message:
         """The same object if nothing is removed."""
