@@ -81,10 +81,7 @@ KNOWN = {
         "parser (module)": "read_json counts values and depth before",
         "recursion _is_in": "Steps, and MOST_DEPTH",
         "recursion add": "MOST_PARTS, and MOST_DEPTH"},
-    "exchange/echoes.py": {
-        "charset text": "Latin-1 or UTF-8",
-        "regex __init__": "a secret of the configuration",
-        "regex _pieces": "alternatives that are constants"},
+    "exchange/echoes.py": {"charset text": "Latin-1 or UTF-8"},
     "exchange/jsonpath_nodes.py": {"recursion is_same": "Steps, and MOST_DEPTH"},
     "exchange/redaction/documents.py": {
         "parser _hide": "one string, or one number", "parser _inside": "one string",

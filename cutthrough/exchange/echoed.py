@@ -6,16 +6,16 @@ and in messages.
 
 from collections.abc import Iterable, Iterator
 
-from cutthrough.exchange.echoes import LEAST, Echoes, secrets_of
+from cutthrough.exchange.echoes import LEAST, Echoes, Work, secrets_of
 from cutthrough.exchange.redaction.redactor import CREDENTIALS, Unreadable, hide
 
-# Octets of an answer times secrets that are looked for: some 50 ms
+# Of a body, or of all messages of an exchange: some 50 ms
 MOST_WORK = 1 << 28
 
 
 def find_echoes(lines: bytes, heard: Iterable[str]) -> Echoes:
     """`lines`: of the request's head, those with secrets. `heard`: its other ones."""
-    return Echoes([*_of_lines(lines), *heard], hide)
+    return Echoes([*_of_lines(lines), *heard], hide, MOST_WORK)
 
 
 def _of_lines(lines: bytes) -> Iterator[str]:
@@ -29,17 +29,21 @@ def _of_lines(lines: bytes) -> Iterator[str]:
             yield value
 
 
-def without(content: bytes | str, echoes: Echoes, *, whole: bool) -> bytes | str:
-    """A body or a message without these. A secret that its end cuts goes, too. Raises
-    Unreadable."""
-    if len(content) * len(echoes.parts) > MOST_WORK:
-        raise Unreadable
+def without(content: bytes | str, echoes: Echoes, *, whole: bool,
+            work: Work | None = None) -> bytes | str:
+    """A body or a message without these. A secret that its end cuts goes, too. `work`:
+    of all messages. Raises Unreadable."""
+    work = work or echoes.work()
     data = content.encode() if isinstance(content, str) else content
-    result = echoes.cut(data)
-    if not whole and (begun := echoes.begun(result)) >= LEAST:
+    result = echoes.cut_within(data, work)
+    if result is None:
+        raise Unreadable
+    if not whole and (begun := echoes.begun(result, work)) >= LEAST:
         result = result[:-begun]
     if isinstance(content, str):
+        if work.left < 0:
+            raise Unreadable
         return content if result is data else result.decode(errors="replace")
-    if echoes.has_wide(result):
+    if echoes.has_wide(result, work) or work.left < 0:
         raise Unreadable
     return result

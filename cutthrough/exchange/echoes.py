@@ -3,6 +3,9 @@
 They are searched for as octets: as they are, and as JSON, URLs and HTML spell them, and
 with the zeros of UTF-16 between them. So they are not found if they are encoded further
 (base64), nor in pieces.
+
+Answers and secrets are hostile, so all searches of an exchange together have a bound:
+what remains beyond it is removed as a whole.
 """
 
 import base64
@@ -14,20 +17,27 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
-from cutthrough.exchange.search import has_any
+from cutthrough.exchange.search import Words, has_any
 
 # Octets of a secret; shorter ones are parts of other words
 LEAST = 6
 # Characters of a cookie's value, with a digit: shorter ones are words as "default" is
 LEAST_COOKIE = 16
-# Octets of an answer times the number of secrets: some 0.3 s
+# Octets that memmem passes: some 0.2 s
 MOST_WORK = 1 << 30
+# In the same unit: a call, a stand-in that is put in, and an octet of a secret that is
+# spelled in all ways
+OF_CALL, OF_ECHO, OF_SPELLED = 128, 8192, 4096
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[ \t]+(?=\S)")
 # Characters that each spelling keeps
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
 _HEX = re.compile(r"%[0-9A-F]{2}")
-_STAND_IN = rb"\[redacted(?::[0-9a-f]{16})?\]"
+# Octets that were no UTF-8 (PEP 383)
+_OCTET = re.compile("[\udc80-\udcff]")
+_STAND_IN = re.compile(rb"\[redacted(?::[0-9a-f]{16})?\]")
+# Parts for each of which memmem passes the text; more are searched for together
+MOST_APART = 8
 # Parts that are compared with each other, so that none is a part of another
 _MOST_COMPARED = 64
 
@@ -68,6 +78,32 @@ def _of_basic(text: str) -> Iterator[str]:
         yield user
 
 
+def octets_of(text: str) -> bytes:
+    """UTF-8, or the octets that were none. Halves of characters are kept (JSON)."""
+    if text.isascii():
+        return text.encode()
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeError:
+        return b"".join(character.encode(
+            "utf-8", "surrogateescape" if _OCTET.match(character) else "surrogatepass")
+            for character in text)
+
+
+def readings(text: str) -> Iterator[str]:
+    """The same octets in the charsets of another reader: a head is read as ISO-8859-1,
+    whatever it is, and an answer may be in another charset than its request."""
+    yield text
+    if text.isascii():
+        return
+    if _OCTET.search(text):
+        octets = octets_of(text)
+        yield octets.decode("latin-1")
+        yield octets.decode("cp1252", "replace")
+    elif max(text) < "\u0100":
+        yield text.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
 def spellings(text: str) -> Iterator[str]:
     yield text
     if _PLAIN.fullmatch(text):
@@ -75,13 +111,15 @@ def spellings(text: str) -> Iterator[str]:
     for json_text in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
         yield json_text[1:-1]
         yield json_text[1:-1].replace("/", r"\/")
-    for quoted in (quote(text, safe=""), quote(text), quote_plus(text)):
+    octets = octets_of(text)
+    for quoted in (quote(octets, safe=""), quote(octets), quote_plus(octets)):
         yield quoted
         yield _HEX.sub(lambda match: match[0].lower(), quoted)
     escaped = html.escape(text)
     yield escaped
     yield escaped.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
-    yield text.rstrip("=")                   # base64 may come without its end
+    if len(bare := text.rstrip("=")) >= LEAST:
+        yield bare                           # base64 may come without its end
 
 
 def parts_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
@@ -93,18 +131,49 @@ def parts_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
         other in part for other in parts if other != part))
 
 
+class Work:
+    """The searches of an exchange, in octets that memmem passes."""
+
+    def __init__(self, most: int = MOST_WORK) -> None:
+        self.left = most
+        self._spelled = False
+
+    def take(self, work: int) -> bool:
+        """False: it is too much."""
+        self.left -= work
+        return self.left >= 0
+
+    def spell(self, work: int) -> bool:
+        """As `take`, but once: spellings are kept."""
+        if self._spelled:
+            return self.left >= 0
+        self._spelled = True
+        return self.take(work)
+
+
 class Echoes:
     """The stand-in for each secret. `value` makes it; None: as many asterisks, because
-    lengths must stay."""
+    lengths must stay. Each search is a part of the Work of its exchange; None: it is
+    alone."""
 
-    def __init__(self, secrets: Iterable[str], value: Callable[[str], str] | None
-                 ) -> None:
-        self._value = value
+    def __init__(self, secrets: Iterable[str], value: Callable[[str], str] | None,
+                 most_work: int = MOST_WORK) -> None:
+        self._value, self._most_work = value, most_work
         self._secrets = [
             secret for secret in dict.fromkeys(secrets)
-            if len(secret.encode(errors="surrogatepass")) >= LEAST
-            and not re.fullmatch(_STAND_IN.decode(), secret)]
+            if len(octets_of(secret)) >= LEAST
+            and not _STAND_IN.fullmatch(octets_of(secret))]
         self.parts = parts_of(self._secrets)
+        self._many: dict[bool, Words] = {}   # the parts, and whether in UTF-16
+        self._spelling = 0 if value is None else OF_SPELLED * sum(
+            len(secret) for secret in self._secrets if not _PLAIN.fullmatch(secret))
+
+    def __bool__(self) -> bool:
+        return bool(self._secrets)
+
+    def work(self) -> Work:
+        """For the searches of an exchange."""
+        return Work(self._most_work)
 
     @functools.cached_property
     def _stand_ins(self) -> dict[bytes, bytes]:
@@ -112,23 +181,16 @@ class Echoes:
         stand_ins: dict[bytes, bytes] = {}
         for secret in self._secrets:
             stand_in = None if self._value is None else self._value(secret).encode()
-            for text in spellings(secret):
-                for charset in ("utf-8", "latin-1"):
-                    try:
-                        octets = text.encode(charset)
-                    except UnicodeError:
-                        continue
+            for text in (text for reading in readings(secret)
+                         for text in spellings(reading)):
+                for octets in _encoded(text):
                     stand_ins.setdefault(
                         octets, b"*" * len(octets) if stand_in is None else stand_in)
         return stand_ins
 
-    def __bool__(self) -> bool:
-        return bool(self._secrets)
-
-    def has(self, data: bytes) -> bool:
-        return has_any(self.parts, data) and (
-            len(data) * len(self._stand_ins) > MOST_WORK or any(
-                spelling in data for spelling in self._stand_ins))
+    @functools.cached_property
+    def _words(self) -> Words:
+        return Words(self._stand_ins)
 
     @functools.cached_property
     def _wide(self) -> tuple[bytes, ...]:
@@ -136,56 +198,102 @@ class Echoes:
         return tuple(zeros.join(part[i:i + 1] for i in range(len(part)))
                      for part in self.parts for zeros in (b"\0", b"\0\0\0"))
 
-    def has_wide(self, data: bytes) -> bool:
-        """Is one there in UTF-16 or UTF-32? It cannot be cut out."""
-        return b"\0" in data and has_any(self._wide, data) and self.has(
-            data.replace(b"\0", b""))
+    def _may_have(self, data: bytes, work: Work, *, wide: bool = False) -> bool:
+        """Yes, too, if to look would be too much work."""
+        parts = self._wide if wide else self.parts
+        if len(parts) <= MOST_APART:
+            return not work.take(len(parts) * (len(data) + OF_CALL)) or has_any(
+                parts, data)
+        words = self._many.get(wide)
+        if words is None:
+            words = self._many[wide] = Words(parts)
+        begin, _, taken = words.find(data, 0, work.left)
+        return not work.take(taken + OF_CALL) or begin != -1 or b"" in parts
 
-    def cut(self, data: bytes) -> bytes:
-        """The same object if none is there. A text that is too long goes as a whole."""
-        if not has_any(self.parts, data):
-            return data
-        if len(data) * len(self._stand_ins) > MOST_WORK:
-            return b"*" * len(data) if self._value is None else (
-                self._value(data.decode("latin-1")).encode())
-        pieces = [data[begin:end] if stand_in is None else stand_in
-                  for begin, end, stand_in in self._pieces(data)]
-        return b"".join(pieces) if len(pieces) > 1 or pieces[:1] != [data] else data
+    def has(self, data: bytes) -> bool:
+        """Yes, too, if to look would be too much work."""
+        places = self.places(data, self.work())
+        return places is None or places != []
 
-    def _pieces(self, data: bytes) -> Iterator[tuple[int, int, bytes | None]]:
-        """Begin, end, and the stand-in; None: it stays."""
-        here = [spelling for spelling in self._stand_ins if spelling in data]
-        at = 0
-        if here:
-            here.sort(key=len, reverse=True)
+    def has_wide(self, data: bytes, work: Work | None = None) -> bool:
+        """Is one there in UTF-16 or UTF-32? It cannot be cut out. Yes, too, if to look
+        would be too much work."""
+        if b"\0" not in data:
+            return False
+        work = work or self.work()
+        if not self._may_have(data, work, wide=True):
+            return False
+        places = self.places(data.replace(b"\0", b""), work)
+        return places is None or places != []
+
+    def places(self, data: bytes, work: Work) -> list[tuple[int, int, bytes]] | None:
+        """Begin and end of each that is there, and the stand-in; None: it is too much
+        work."""
+        if not self._may_have(data, work):
+            return []
+        if not work.spell(self._spelling):
+            return None
+        places: list[tuple[int, int, bytes]] = []
+        begin, end, at, done = -1, -1, 0, _STAND_IN.search(data)
+        while True:
+            if begin < at:
+                begin, end, taken = self._words.find(data, at, work.left)
+                if not work.take(taken + OF_CALL):
+                    return None
+                if begin < 0:
+                    return places
             # A secret may be a part of the stand-in for others
-            for match in re.finditer(b"|".join((_STAND_IN, *map(re.escape, here))),
-                                     data):
-                stand_in = self._stand_ins.get(match[0])
-                if stand_in is not None:
-                    yield at, match.start(), None
-                    yield *match.span(), stand_in
-                    at = match.end()
-        yield at, len(data), None
+            if done is not None and done.start() <= begin:
+                at = done.end()
+                done = _STAND_IN.search(data, at)
+            else:
+                places.append((begin, end, self._stand_ins[data[begin:end]]))
+                at = end
+                if done is not None and done.start() < at:
+                    done = _STAND_IN.search(data, at)
+            if not work.take(OF_ECHO):
+                return None
 
-    def begun(self, data: bytes) -> int:
-        """Number of octets at the end, if they may be the begin of a secret."""
-        most = 0
-        for spelling in self._stand_ins:
-            tail = data[max(0, len(data) - len(spelling) + 1):]
-            at = tail.find(spelling[:1])
-            while at >= 0:
-                if spelling.startswith(tail[at:]):
-                    most = max(most, len(tail) - at)
-                    break
-                at = tail.find(spelling[:1], at + 1)
-        return most
+    def cut_within(self, data: bytes, work: Work) -> bytes | None:
+        """The same object if none is there; None: it is too much work."""
+        places = self.places(data, work)
+        if not places:
+            return data if places is not None else None
+        pieces, at = [], 0
+        for begin, end, stand_in in places:
+            pieces += [data[at:begin], stand_in]
+            at = end
+        return b"".join([*pieces, data[at:]])
 
-    def text(self, text: str) -> str:
+    def cut(self, data: bytes, work: Work | None = None) -> bytes:
+        """The same object if none is there. What is too much work goes as a whole."""
+        result = self.cut_within(data, work or self.work())
+        return self._whole(data) if result is None else result
+
+    def _whole(self, data: bytes) -> bytes:
+        return b"*" * len(data) if self._value is None else (
+            self._value(data.decode("latin-1")).encode())
+
+    def begun(self, data: bytes, work: Work | None = None) -> int:
+        """Number of octets at the end, if they may be the begin of a secret. All of
+        them, if to look would be too much work."""
+        work = work or self.work()
+        if not work.spell(self._spelling):
+            return len(data)
+        most, taken = self._words.begun(data, work.left)
+        return most if work.take(taken + OF_CALL) else len(data)
+
+    def text(self, text: str, work: Work | None = None) -> str:
         """Of a head."""
         try:
             data, charset = text.encode("latin-1"), "latin-1"
         except UnicodeError:
             data, charset = text.encode(errors="surrogatepass"), "utf-8"
-        result = self.cut(data)
+        result = self.cut(data, work)
         return text if result is data else result.decode(charset, "replace")
+
+
+def _encoded(text: str) -> Iterator[bytes]:
+    yield octets_of(text)
+    if not text.isascii() and max(text) < "\u0100":
+        yield text.encode("latin-1")

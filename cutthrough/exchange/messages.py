@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from cutthrough.exchange.content import MOST_CAPTURED, as_text
 from cutthrough.exchange.echoed import without
-from cutthrough.exchange.echoes import Echoes
+from cutthrough.exchange.echoes import Echoes, Work
 from cutthrough.exchange.heads import find_field
 from cutthrough.exchange.redaction.redactor import Redactor, Unreadable
 
@@ -62,7 +62,8 @@ def read_websocket(pieces: list[Piece], head: str, *, whole: bool,
     messages, state = read_messages(pieces, head)
     if not whole:
         state = state or "truncated"
-    shown = [show(message, pieces[message.piece].at_us, redactor, echoes)
+    work = None if echoes is None else echoes.work()
+    shown = [show(message, pieces[message.piece].at_us, redactor, echoes, work)
              for message in messages]
     return json.dumps(shown, ensure_ascii=False), state
 
@@ -195,8 +196,8 @@ def _unmask(data: bytes, key: bytes) -> bytes:
 
 
 def show(message: Message, at_us: int, redactor: Redactor,
-         echoes: Echoes | None = None) -> dict[str, Any]:
-    """The message as `Flow.messages` has it, redacted."""
+         echoes: Echoes | None = None, work: Work | None = None) -> dict[str, Any]:
+    """The message as `Flow.messages` has it, redacted. `work`: of all messages."""
     content, state = message.content, message.state
     shown: dict[str, Any] = {
         "at_us": at_us, "side": "request" if message.is_up else "response",
@@ -215,7 +216,7 @@ def show(message: Message, at_us: int, redactor: Redactor,
         text = None if state == "encoded" else as_text(content, kind, whole=not state)
         body: str | bytes = content if text is None else text
         if echoes is not None:
-            body = without(body, echoes, whole=not state)
+            body = without(body, echoes, whole=not state, work=work)
     except Unreadable:
         return shown | {"state": "redacted"}
     if isinstance(body, str):

@@ -203,7 +203,8 @@ class Masker:
         echoes = self._request(request)[1]
         if echoes is None:
             return self.message
-        return lambda message: echoes.message(self.message(message))
+        work = echoes.work()                 # as of the recording's: see `without`
+        return lambda message: echoes.message(self.message(message), work)
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
@@ -343,23 +344,26 @@ def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ..
 
 def without(response: Response, echoes: Echoes, value: Callable[[str], str]
             ) -> Response:
-    """The same object if nothing is removed. `value`: the stand-in of a body."""
-    fields, chunks = echoes.fields(response.fields), response.chunks
+    """The same object if nothing is removed. `value`: the stand-in of a body. Messages
+    of a client have a bound of their own, since replay looks at these alone."""
+    work, up, down = (echoes.work() for _ in range(3))
+    fields, chunks = echoes.fields(response.fields, work), response.chunks
     coding = find(fields, "content-encoding").lower()
     plain = whole = response.body
     if coding not in ("", "identity"):
         with contextlib.suppress(CodingError):
             plain = inflate(whole, coding)
-    if echoes.has_wide(plain):
+    if echoes.has_wide(plain, work):
         chunks = spread(chunks, value(plain.decode("latin-1")).encode(), "")
     elif plain is whole:
-        chunks = echoes.chunks(chunks)
-    elif (body := echoes.cut(plain)) is not plain:
+        chunks = echoes.chunks(chunks, work)
+    elif (body := echoes.cut(plain, work)) is not plain:
         chunks = spread(chunks, body, find(fields, "content-type"))
     if chunks is not response.chunks:
         fields = tuple(pair for pair in fields if pair[0].lower() not in CODED)
     changed = msgspec.structs.replace(
-        response, reason=echoes.text(response.reason), fields=fields, chunks=chunks,
-        messages=tuple(map(echoes.message, response.messages)),
-        trailers=echoes.fields(response.trailers))
+        response, reason=echoes.text(response.reason, work), fields=fields,
+        chunks=chunks, trailers=echoes.fields(response.trailers, work),
+        messages=tuple(echoes.message(message, up if message.is_up else down)
+                       for message in response.messages))
     return response if changed == response else changed
