@@ -9,6 +9,7 @@ from cutthrough.recording.formats.hoverfly import read_simulation
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
 from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.model.recording import Pattern, Recording, Response
 from tests.recording.answers import request
 
 FORM = (("Content-Type", "application/x-www-form-urlencoded"),)
@@ -120,3 +121,14 @@ def test_a_path_of_many_levels_costs_nothing_else():
     path = "$" + "[0]" * 1300
     recording, _ = kept(EACH, {"body": [step(path, exact("a"))]})
     assert recording.patterns[-1].value == "*"
+
+
+@pytest.mark.parametrize("value", ["\ud800ab", '{"token": "\\ud800"}', "\udce4", "{"])
+@pytest.mark.parametrize("how", ["exact", "json", "glob", "regex", "partial_json"])
+@pytest.mark.parametrize("steps", [(), ("$.token",), ("$.a",), ("$",), ("$..a",)])
+def test_a_value_that_is_no_document_costs_nothing_else(value, how, steps):
+    masker = Masker(EACH, b"k" * 32)
+    pattern = Pattern(part="body", how=how, value=value, steps=steps)
+    recording = Recording(request=request(), response=Response(status=200),
+                          patterns=(pattern,))
+    assert len(masker.recording(recording).patterns) == 1

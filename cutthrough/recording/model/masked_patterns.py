@@ -147,10 +147,14 @@ class PatternMasker:
         document = value[0] if isinstance(value, list) else value
         for place in reversed(places):
             document = {place.name: document} if place.name else [document]
-        text = self._redactor.body(json.dumps(document), "application/json", True)
-        if text is None:
+        text = json.dumps(document)
+        masked = self._redactor.body(text, "application/json", True)
+        if masked == text:
+            return value
+        try:
+            document = read_json((masked or "").encode())
+        except ValueError:                   # it is malformed, or has half a character
             return 0
-        document = read_json(text.encode())
         for number, place in enumerate(places):
             if not isinstance(document, dict | list):
                 return number
