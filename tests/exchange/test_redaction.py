@@ -238,3 +238,15 @@ def test_a_long_value_is_decoded_in_little_memory(value, before):
     if before == "token=":
         assert set(kept.heard) == {text[6:].decode(), unquote_plus(text[6:].decode())}
     assert peak_of(read) < 16 << 20
+
+
+@pytest.mark.parametrize(("text", "redacted"), [
+    ("http://bob:p%40ss@host/a@b", f"http://{REDACTED}@host/a@b"),
+    ("http://bob:p@ss@host/", f"http://{REDACTED}@host/"),
+    ("/f?u=http%3A%2F%2Fbob:p%2540ss%40host%2F",
+     f"/f?u=http%3A%2F%2F{REDACTED}%40host%2F"),
+    ("http://host/a@b", "http://host/a@b"),
+])
+def test_user_information_ends_at_the_last_at_sign(text, redacted):
+    """It ended at the first, so the rest of such a password stayed."""
+    assert redactor().pairs(text) == redacted

@@ -206,7 +206,7 @@ def test_a_malformed_pair_costs_itself_alone():
 def test_a_bomb_is_inflated_only_so_far_that_its_coding_is_seen():
     """R70: 16 MiB for each of many bodies; gzip's members are one text."""
     bombs = [gzip.compress(b"\0" * (32 << 20)),
-             b"".join([gzip.compress(b"")] * 10_000 + [gzip.compress(b"x")])]
+             b"".join([gzip.compress(b"")] * 4000 + [gzip.compress(b"x")])]
     fields = (("content-encoding", "gzip"),)
     for bomb in bombs:
         begun = time.process_time()

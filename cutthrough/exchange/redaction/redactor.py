@@ -43,9 +43,9 @@ _JSON = re.compile(r"[/+](json|x-ndjson|jsonl|json-seq|csp-report)\b", re.I)
 # Types of a head with a body, such as in a batch of requests
 _MESSAGE = re.compile(r"(application|message)/http\b|message/(rfc822|global)\b", re.I)
 _BLANK = b"\xef\xbb\xbf \t\r\n\x1e"
+# To the last at sign of an authority: the password may have others
 _USER = re.compile(
-    r"(://|%3a%2f%2f|:\\/\\/)(?:[^/?#\s\"'<>\\@%]++|%(?!2f|3f|23|40)){1,999}(@|%40)",
-    re.I)
+    r"(://|%3a%2f%2f|:\\/\\/)(?:[^/?#\s\"'<>\\%]|%(?!2f|3f|23)){1,999}(@|%40)", re.I)
 # The start of a document, behind a guard against its use as a script
 _BEGIN = re.compile(
     rb"[\xef\xbb\xbf\s\x1e]*+(?:\)\]\}'?,?|while\s?\((?:1|true)\);|for\s?\(;;\);|"

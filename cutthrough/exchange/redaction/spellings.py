@@ -64,11 +64,11 @@ def name_of(key: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """As `unquote_plus` has it."""
+    """As `unquote_plus` has it; octets that are not UTF-8 stay, as surrogates."""
     if len(text) <= _PIECE:
-        return unquote_plus(text)
+        return unquote_plus(text, errors="surrogateescape")
     data = text.replace("+", " ").encode("utf-8", "surrogatepass")
-    return unquoted_octets(data).decode("utf-8", "replace")
+    return unquoted_octets(data).decode("utf-8", "surrogateescape")
 
 
 def unquoted_octets(data: bytes) -> bytes:
