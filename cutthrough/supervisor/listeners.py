@@ -59,12 +59,15 @@ class Opened:
         """No worker accepts on the slot's own sockets for some time: the kernel would
         give them callers all the same, who would wait. shutdown(2) takes them out of
         the others' group, and resets who waits already; the address stays bound. The
-        slot's next worker lets them listen again."""
+        slot's next worker lets them listen again.
+
+        A socket that does not listen stays as it is: shutdown(2) would fail, but mark
+        it, and each connection that it accepts later would begin with its end."""
         for group in self.groups.values():
             for sock in group[index::slots] if len(group) >= slots else ():
-                if sock.family != socket.AF_UNIX:
-                    with contextlib.suppress(OSError):       # it is paused already
-                        sock.shutdown(socket.SHUT_RD)
+                if sock.family != socket.AF_UNIX and sock.getsockopt(
+                        socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    sock.shutdown(socket.SHUT_RD)
 
     def withdraw(self) -> None:
         """The generation is refused."""
