@@ -19,6 +19,7 @@ from cutthrough.log.stderr import say
 from cutthrough.process.channel import Commit, Discard, Prepare, Prepared
 from cutthrough.supervisor.children import Child, Slot, describe_exit
 from cutthrough.supervisor.listeners import Listeners, Opened
+from cutthrough.supervisor.replacements import Replacements
 
 # A running worker prepares a generation within a turn of its loop. One that has not
 # answered after this time is not waited for: it commits when it can, or is replaced
@@ -36,12 +37,12 @@ class Program(Protocol):
     slots: list[Slot]
     children: dict[int, Child]
     listeners: Listeners
+    replacements: Replacements
 
     @property
     def operations(self) -> AdminListener: ...
     def spawn(self, slot: Slot, basis: "Basis | None" = None) -> Child: ...
     def put_in_force(self, generation: Generation, memory: int) -> None: ...
-    def adopt(self, slot: Slot, child: Child) -> None: ...
     def retire(self, child: Child) -> None: ...
     def stop_child(self, child: Child) -> None: ...
 
@@ -166,7 +167,7 @@ class Attempt:
         slots[:] = self._new.values()
         for child, slot in self._new.items():
             slot.needed_generation = self.number
-            self._program.adopt(slot, child)
+            self._program.replacements.adopt(slot, child)
             child.send(Commit(self.number))
 
     def refuse(self) -> None:

@@ -46,6 +46,7 @@ from cutthrough.supervisor.file_watch import FileWatch
 from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners, Opened
+from cutthrough.supervisor.replacements import Replacements
 from cutthrough.supervisor.upgrade import Successor
 
 # A worker prepares and applies a generation within two turns of its loop, and a new
@@ -72,6 +73,7 @@ class Program(Protocol):
     slots: list[Slot]
     children: dict[int, Child]
     listeners: Listeners
+    replacements: Replacements
     limits: LimitsPage
     pages: InheritedPages
 
@@ -85,8 +87,6 @@ class Program(Protocol):
     def is_ending(self) -> bool: ...
     def spawn(self, slot: Slot, basis: Basis | None = None) -> Child: ...
     def put_in_force(self, generation: Generation, memory: int) -> None: ...
-    def replace(self, slot: Slot) -> None: ...
-    def adopt(self, slot: Slot, child: Child) -> None: ...
     def retire(self, child: Child) -> None: ...
     def stop_child(self, child: Child) -> None: ...
     def notify_ready(self) -> None: ...
@@ -335,13 +335,13 @@ class Reloads:
         if not child.retired and child.slot.next is None:
             say(f"{child.name}: control socket full, worker is not reading; "
                 "starting a replacement")
-            self._program.replace(child.slot)
+            self._program.replacements.replace(child.slot)
 
     def on_swapped(self, child: Child, number: int, error: str) -> None:
         if error:                            # it has not prepared it
             child.refused = number
             if not child.retired and self._program.is_serving:
-                self._program.replace(child.slot)
+                self._program.replacements.replace(child.slot)
             return
         child.generation = max(child.generation, number)
         self.update()

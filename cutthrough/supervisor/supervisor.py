@@ -9,7 +9,8 @@ container must), its descriptor limit. It moves no byte of a client.
 It also holds every slot's sockets. So if a worker dies, only its own connections are
 lost: the connections in its accept queue go to its replacement.
 
-`reload` carries out a reload (HUP), `succession` an upgrade (USR2).
+`replacements` has a worker that ended replaced, `reload` carries out a reload (HUP),
+`succession` an upgrade (USR2).
 """
 
 import asyncio
@@ -45,12 +46,11 @@ from cutthrough.process.descriptors import raise_nofile
 from cutthrough.process.environment import SIGNALS
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import feed_watchdog, notify
-from cutthrough.supervisor import children as processes
 from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.attempt import Basis
 from cutthrough.supervisor.banner import print_banner
 from cutthrough.supervisor.capture_writer import CaptureWriter
-from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
+from cutthrough.supervisor.children import Child, Slot, describe_exit
 from cutthrough.supervisor.flow_queries import FlowQueries
 from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.inquiry import Inquiry
@@ -58,6 +58,7 @@ from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.operations import Operations
 from cutthrough.supervisor.reload import Reloads
+from cutthrough.supervisor.replacements import Replacements
 from cutthrough.supervisor.succession import Succession
 from cutthrough.supervisor.upgrade import Predecessor, Successor
 
@@ -65,9 +66,6 @@ from cutthrough.supervisor.upgrade import Predecessor, Successor
 START_S = 30.0
 # A worker that runs this long after its drain deadline or Stop hangs, and is killed.
 GRACE_S = 2.0
-# How long to wait before replacing a worker that exited with status 0: systemd may have
-# signalled every process of the service, and then our own signal is a moment away.
-EXIT_WAIT_S = 0.25
 
 State = Enum("State", "STARTING SERVING DRAINING STOPPING")
 
@@ -98,6 +96,7 @@ class Supervisor:
         self.inquiry = Inquiry(self)
         self.flow_queries = FlowQueries(self)
         self.operations = Operations(self, predecessor is not None)
+        self.replacements = Replacements(self)
         self.reloads = Reloads(self)
         self.succession = Succession(
             self, self.on_successor_serving, self.inquiry.answer)
@@ -292,8 +291,7 @@ class Supervisor:
         self.inquiry.on_death(child)
         if self.reloads.on_death(child, returncode):
             return
-        was_next = child is slot.next
-        if was_next:
+        if child is slot.next:
             slot.next = None
         elif child is slot.current:
             slot.current = None
@@ -311,43 +309,8 @@ class Supervisor:
             say(f"{child.name} exited before it was ready: {describe_exit(returncode)}")
             self.status = 2 if returncode == 2 else 1
             self.stop()
-        elif returncode == 0:
-            loop = asyncio.get_running_loop()
-            slot.set_timer(loop.call_later(EXIT_WAIT_S, self.respawn, slot, child, 0))
         else:
-            self.respawn(slot, child, returncode)
-
-    def respawn(self, slot: Slot, child: Child, returncode: int) -> None:
-        delay = slot.count_death(time.monotonic() - child.started_at)
-        say(f"{child.name} died: {describe_exit(returncode)}; "
-            f"starting a replacement {f'in {delay:g} s' if delay else 'now'}")
-        self.replace(slot, delay)
-
-    def replace(self, slot: Slot, delay: float = 0.0) -> None:
-        """Starts a new worker on the slot; the present one serves until it is ready."""
-        loop = asyncio.get_running_loop()
-        slot.set_timer(None)
-        if delay:
-            if any(other.current for other in self.slots if other is not slot):
-                self.listeners.pause(slot.index, count_workers(self.generation.config))
-            slot.set_timer(loop.call_later(delay, self.replace, slot))
-            return
-        try:
-            self.adopt(slot, self.spawn(slot))
-        except OSError as error:             # no memory, no process: it may pass
-            processes.report_failure(f"worker {slot.index}", error)
-            self.replace(slot, BACKOFF_MAX_S)
-
-    def adopt(self, slot: Slot, child: Child) -> None:
-        """This is the slot's next worker."""
-        slot.set_timer(None)
-        late, slot.next = slot.next, None
-        if late is not None:    # drained, not killed: its Ready may be on the way
-            self.retire(late)
-        if slot.current is None:
-            slot.current = child
-        else:
-            slot.next = child
+            self.replacements.on_death(child, returncode)
 
     def kill(self, child: Child) -> None:
         if child.ready or not self.is_ending:

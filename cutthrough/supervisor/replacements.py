@@ -1,0 +1,76 @@
+"""Keeps a worker on every slot: who replaces a worker that ended, and when.
+
+    current ends ──> a new one at once, or later if workers of the slot die young
+    current is to be replaced ──> next starts; current serves until next is ready
+"""
+
+import asyncio
+import time
+from typing import Protocol
+
+from cutthrough.log.stderr import say
+from cutthrough.supervisor import children as processes
+from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
+from cutthrough.supervisor.listeners import Listeners
+
+# How long to wait before replacing a worker that exited with status 0: systemd may have
+# signalled every process of the service, and then our own signal is a moment away.
+EXIT_WAIT_S = 0.25
+
+
+class Program(Protocol):
+    """The part of the supervisor that is used here."""
+
+    slots: list[Slot]
+    listeners: Listeners
+
+    @property
+    def count(self) -> int: ...
+    def spawn(self, slot: Slot) -> Child: ...
+    def retire(self, child: Child) -> None: ...
+
+
+class Replacements:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def on_death(self, child: Child, returncode: int) -> None:
+        """A worker that was not asked to end has left its slot."""
+        if returncode:
+            self._respawn(child.slot, child, returncode)
+        else:
+            child.slot.set_timer(asyncio.get_running_loop().call_later(
+                EXIT_WAIT_S, self._respawn, child.slot, child, 0))
+
+    def _respawn(self, slot: Slot, child: Child, returncode: int) -> None:
+        delay = slot.count_death(time.monotonic() - child.started_at)
+        say(f"{child.name} died: {describe_exit(returncode)}; "
+            f"starting a replacement {f'in {delay:g} s' if delay else 'now'}")
+        self.replace(slot, delay)
+
+    def replace(self, slot: Slot, delay: float = 0.0) -> None:
+        """Starts a new worker on the slot; the present one serves until it is ready."""
+        slot.set_timer(None)
+        if delay:
+            program = self._program
+            if any(other.current for other in program.slots if other is not slot):
+                program.listeners.pause(slot.index, program.count)
+            slot.set_timer(asyncio.get_running_loop().call_later(
+                delay, self.replace, slot))
+            return
+        try:
+            self.adopt(slot, self._program.spawn(slot))
+        except OSError as error:             # no memory, no process: it may pass
+            processes.report_failure(f"worker {slot.index}", error)
+            self.replace(slot, BACKOFF_MAX_S)
+
+    def adopt(self, slot: Slot, child: Child) -> None:
+        """This is the slot's next worker."""
+        slot.set_timer(None)
+        late, slot.next = slot.next, None
+        if late is not None:    # drained, not killed: its Ready may be on the way
+            self._program.retire(late)
+        if slot.current is None:
+            slot.current = child
+        else:
+            slot.next = child
