@@ -12,6 +12,7 @@ from cutthrough.log.stderr import say
 from cutthrough.supervisor import children as processes
 from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
 from cutthrough.supervisor.listeners import Listeners
+from cutthrough.supervisor.upgrade import Successor
 
 # How long to wait before replacing a worker that exited with status 0: systemd may have
 # signalled every process of the service, and then our own signal is a moment away.
@@ -26,6 +27,10 @@ class Program(Protocol):
 
     @property
     def count(self) -> int: ...
+    @property
+    def is_serving(self) -> bool: ...
+    @property
+    def successor(self) -> Successor | None: ...
     def spawn(self, slot: Slot) -> Child: ...
     def retire(self, child: Child) -> None: ...
 
@@ -52,9 +57,8 @@ class Replacements:
         """Starts a new worker on the slot; the present one serves until it is ready."""
         slot.set_timer(None)
         if delay:
-            program = self._program
-            if any(other.current for other in program.slots if other is not slot):
-                program.listeners.pause(slot.index, program.count)
+            if self._has_others(slot):
+                self._program.listeners.pause(slot.index, self._program.count)
             slot.set_timer(asyncio.get_running_loop().call_later(
                 delay, self.replace, slot))
             return
@@ -63,6 +67,17 @@ class Replacements:
         except OSError as error:             # no memory, no process: it may pass
             processes.report_failure(f"worker {slot.index}", error)
             self.replace(slot, BACKOFF_MAX_S)
+
+    def _has_others(self, slot: Slot) -> bool:
+        """No worker accepts on the slot's own sockets, and others accept the callers.
+
+        In an upgrade the other program's workers have the same sockets.
+        """
+        program = self._program
+        return slot.current is None and program.is_serving and (
+            program.successor is None) and any(
+                other.current is not None and other.current.ready
+                for other in program.slots if other is not slot)
 
     def adopt(self, slot: Slot, child: Child) -> None:
         """This is the slot's next worker."""
