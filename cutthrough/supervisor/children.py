@@ -159,6 +159,15 @@ class Slot:
             self._timer.cancel()
         self._timer = timer
 
+    def remove(self, child: Child) -> bool:
+        """A child has ended, or is to. Returns whether the next one has its place."""
+        if child is self.next:
+            self.next = None
+        elif child is self.current:
+            self.current, self.next = self.next, None
+            return self.current is not None
+        return False
+
     def count_death(self, lived_s: float) -> float:
         """Returns after how many seconds the replacement is to start."""
         self.deaths += 1

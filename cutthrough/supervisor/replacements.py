@@ -33,19 +33,27 @@ class Program(Protocol):
     def successor(self) -> Successor | None: ...
     def spawn(self, slot: Slot) -> Child: ...
     def retire(self, child: Child) -> None: ...
+    def close_dropped(self) -> None: ...
 
 
 class Replacements:
     def __init__(self, program: Program) -> None:
         self._program = program
 
-    def on_death(self, child: Child, returncode: int) -> None:
-        """A worker that was not asked to end has left its slot."""
-        if returncode:
-            self._respawn(child.slot, child, returncode)
+    def on_death(self, child: Child, returncode: int, is_followed: bool) -> None:
+        """A worker that was not asked to end has left its slot. `is_followed`: to the
+        next one, which has started already."""
+        slot = child.slot
+        if is_followed:
+            slot.count_death(time.monotonic() - child.started_at)
+            say(f"{child.name} died: {describe_exit(returncode)}; "
+                "its replacement is starting already")
+            self._program.close_dropped()    # which only the dead one had
+        elif returncode:
+            self._respawn(slot, child, returncode)
         else:
-            child.slot.set_timer(asyncio.get_running_loop().call_later(
-                EXIT_WAIT_S, self._respawn, child.slot, child, 0))
+            slot.set_timer(asyncio.get_running_loop().call_later(
+                EXIT_WAIT_S, self._respawn, slot, child, 0))
 
     def _respawn(self, slot: Slot, child: Child, returncode: int) -> None:
         delay = slot.count_death(time.monotonic() - child.started_at)

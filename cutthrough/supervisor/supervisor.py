@@ -291,10 +291,7 @@ class Supervisor:
         self.inquiry.on_death(child)
         if self.reloads.on_death(child, returncode):
             return
-        if child is slot.next:
-            slot.next = None
-        elif child is slot.current:
-            slot.current = None
+        is_followed = slot.remove(child)
         if self.is_ending:
             if returncode and (child.ready or returncode != -signal.SIGKILL):
                 say(f"{child.name} ended by {describe_exit(returncode)}")
@@ -310,7 +307,7 @@ class Supervisor:
             self.status = 2 if returncode == 2 else 1
             self.stop()
         else:
-            self.replacements.on_death(child, returncode)
+            self.replacements.on_death(child, returncode, is_followed)
 
     def kill(self, child: Child) -> None:
         if child.ready or not self.is_ending:

@@ -102,3 +102,22 @@ def test_the_last_slot_keeps_its_callers(start, folder, make_origin, dial):
     callers = [dial(proxy) for _ in range(20)]
     (folder / "hold").unlink()
     assert {caller.get(url).status for caller in callers} == {200}
+
+
+def test_a_worker_that_dies_as_it_is_replaced_is_replaced_once(start, folder):
+    """Another replacement was started beside the one of the reload, and drained it."""
+    proxy = start(BEGINS, "workers = 1\n")
+    (old,) = pids(proxy)
+    (folder / "hold").touch()
+    proxy.write_config("workers = 1\n" + RENEW.format(1234))
+    proxy.signal(signal.SIGHUP)
+    wait_until((folder / "begins").exists, proxy.stderr)         # committed, not ready
+    (new,) = pids(proxy) - {old}
+    os.kill(old, signal.SIGKILL)
+    wait_until(lambda: f"(pid {old}) died" in proxy.stderr(), proxy.stderr)
+    assert pids(proxy) == {new}
+    (folder / "hold").unlink()
+    wait_until(lambda: "generation 2: " in proxy.stderr(), proxy.stderr)
+    assert pids(proxy) == {new}
+    assert (f"(pid {old}) died: signal SIGKILL; its replacement is starting already\n"
+            in proxy.stderr())
