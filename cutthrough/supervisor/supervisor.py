@@ -26,7 +26,6 @@ from cutthrough.generation.generation import Generation, Sources, to_memory
 from cutthrough.log.stderr import say
 from cutthrough.policy.source import Policy
 from cutthrough.process.channel import (
-    Commit,
     Decided,
     Drain,
     Gave,
@@ -59,11 +58,10 @@ from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.operations import Operations
 from cutthrough.supervisor.reload import Reloads
 from cutthrough.supervisor.replacements import Replacements
+from cutthrough.supervisor.start_gate import StartGate
 from cutthrough.supervisor.succession import Succession
 from cutthrough.supervisor.upgrade import Predecessor, Successor
 
-# How long a worker may take to start: 0.2 s here, much longer on a swapping machine.
-START_S = 30.0
 # A worker that runs this long after its drain deadline or Stop hangs, and is killed.
 GRACE_S = 2.0
 
@@ -96,6 +94,7 @@ class Supervisor:
         self.inquiry = Inquiry(self)
         self.flow_queries = FlowQueries(self)
         self.operations = Operations(self, predecessor is not None)
+        self.gate = StartGate(self, is_open=predecessor is None)
         self.replacements = Replacements(self)
         self.reloads = Reloads(self)
         self.succession = Succession(
@@ -177,11 +176,8 @@ class Supervisor:
         sent = child.spawn(hello.descriptors)
         self.children[child.pid] = child
         child.send(hello, sent)
-        if basis is None:
-            child.send(Commit(generation.number))
+        self.gate.on_spawn(child, waits=basis is not None)
         child.channel.attach(lambda message: self.on_message(child, message))
-        loop = asyncio.get_running_loop()
-        child.set_timer(loop.call_later(START_S, self.kill, child))
         return child
 
     def stop_child(self, child: Child) -> None:
@@ -196,6 +192,7 @@ class Supervisor:
                 self.on_ready(child)
                 self.reloads.update()
             case Prepared():
+                self.gate.on_prepared(child, message)
                 self.reloads.on_prepared(child, message)
             case Swapped(number, error):
                 self.reloads.on_swapped(child, number, error)

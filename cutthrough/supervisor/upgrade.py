@@ -5,7 +5,8 @@ the old supervisor to the new one, so that no connection is refused or reset.
     new  requests the sockets: TAKE
     old  sends every listening socket
     new  reads and checks its configuration; if it would serve less: REFUSED, its end
-    new  starts its workers; when all are ready: SERVING
+    new  starts its workers; when all are prepared, they begin to accept (start_gate);
+         when all are ready: SERVING
     old  sends a socket for each of its workers, which hands its tunnels over there
     new  gives each of these to a worker of its own: see handover_plan
     old  stops accepting and drains; its sockets live on in the new program

@@ -1,0 +1,89 @@
+"""An upgrade whose new program cannot begin: what is the old one's stays as it was."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.origin import echo
+from tests.support.proxy import Proxy
+from tests.support.successors import end_family, successor_of
+from tests.support.wait import wait_until
+
+# While `wait` exists in a folder, the first worker that starts makes a file some turns of
+# its loop after it has prepared, and each further one waits, and then exits with 1
+SECOND_FAILS = """
+import os, sys, threading, time
+folder = {folder!r}
+
+def report(worker, before):
+    import asyncio
+    before(worker)
+    asyncio.get_running_loop().call_later(
+        0.1, lambda: open(folder + "/prepared", "w").close())
+
+def patch():
+    while True:
+        module = sys.modules.get("cutthrough.worker.worker")
+        worker = getattr(module, "Worker", None)
+        if hasattr(worker, "leaks"):
+            break
+        time.sleep(0.001)
+    before = worker.open
+    worker.open = lambda self: report(self, before)
+
+if "cutthrough.worker.main" in sys.orig_argv and os.path.exists(folder + "/wait"):
+    try:
+        os.mkdir(folder + "/first")
+        threading.Thread(target=patch, daemon=True).start()
+    except FileExistsError:
+        while os.path.exists(folder + "/wait"):
+            time.sleep(0.01)
+        os._exit(1)
+"""
+
+pytestmark = pytest.mark.any_loop
+
+
+@pytest.fixture
+def folder(directory) -> Path:
+    return directory("site")
+
+
+@pytest.fixture
+def start(loop_name, directory, opened, folder):
+    def make(text: str) -> Proxy:
+        proxy = opened.enter_context(Proxy(
+            directory("proxy"), loop=loop_name, config=text,
+            env={"PYTHONPATH": str(folder)}))
+        opened.callback(end_family, str(proxy._config))
+        return proxy
+    return make
+
+
+def wait_failed(proxy: Proxy) -> None:
+    wait_until(lambda: "upgrade failed, this program continues" in proxy.stderr(),
+               proxy.stderr)
+
+
+def test_no_connection_is_lost_with_the_new_program(start, folder, make_origin, dial):
+    """Its workers accepted connections as soon as each was prepared, and ended with
+    them when another could not start."""
+    (folder / "sitecustomize.py").write_text(SECOND_FAILS.format(folder=str(folder)))
+    proxy, origin = start("workers = 2\n"), make_origin(echo)
+    (folder / "wait").touch()
+    proxy.signal(signal.SIGUSR2)
+    wait_until((folder / "prepared").exists, proxy.stderr)
+    tunnels = [dial(proxy).tunnel(origin.authority) for _ in range(30)]
+    for tunnel in tunnels:
+        tunnel.send(b"hello")
+        assert tunnel.read_exact(5) == b"hello"
+    (folder / "wait").unlink()
+    wait_failed(proxy)
+    for tunnel in tunnels:
+        tunnel.send(b"again")
+        assert tunnel.read_exact(5) == b"again"
+    assert successor_of(proxy).is_running(), "and the next upgrade succeeds"
+    for tunnel in tunnels:
+        tunnel.send(b"moved")
+        assert tunnel.read_exact(5) == b"moved"
