@@ -92,6 +92,9 @@ class Listeners:
         # taken over and that the previous program would still need
         self._files: dict[str, int] = {}
         self._inherited: dict[str, int] = {}
+        # Before this program serves: gives adopted sockets back what they had
+        self._serves = False
+        self._undo = contextlib.ExitStack()
 
     def prepare(self, listeners: Iterable[Listener], slots: int) -> "Opened":
         """Opens the missing sockets, so that each slot has one for each listener.
@@ -128,8 +131,14 @@ class Listeners:
 
     def commit(self, opened: "Opened") -> None:
         """`close_dropped` closes the sockets of addresses no longer given, unless a
-        later `prepare` gives their address again."""
-        opened.undo.pop_all()
+        later `prepare` gives their address again.
+
+        Until this program serves, `close` undoes it: the sockets that it has adopted
+        are still the previous program's, which goes on if this one fails.
+        """
+        kept = opened.undo.pop_all()
+        if not self._serves:
+            self._undo.push(kept)
         sockets = [sock for group in opened.groups.values() for sock in group]
         before = [*self._adopted, *self._dropped, *self.all()]
         self._files |= files_of(sock for sock in sockets if sock not in before)
@@ -160,6 +169,8 @@ class Listeners:
     def on_serving(self) -> None:
         """This program serves: files that it has taken over are its own from now on.
         Those of the service manager's sockets are not."""
+        self._serves = True
+        self._undo.pop_all()
         if not self.activated:
             self._files |= self._inherited
         self._inherited.clear()
@@ -176,6 +187,7 @@ class Listeners:
     def close(self, handed_on: bool = False) -> None:
         """An open socket would still queue connections. `handed_on`: a new program
         serves, and the files are its."""
+        self._undo.close()
         if handed_on:
             self._files.clear()
         socks = self.all()

@@ -1,6 +1,8 @@
 """An upgrade whose new program cannot begin: what is the old one's stays as it was."""
 
+import os
 import signal
+import stat
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ from tests.support.proxy import Proxy
 from tests.support.successors import end_family, successor_of
 from tests.support.wait import wait_until
 
-# While `wait` exists in a folder, the first worker that starts makes a file some turns of
-# its loop after it has prepared, and each further one waits, and then exits with 1
+# While `wait` exists in a folder, the first worker that starts makes a file some turns
+# of its loop after it has prepared; each further one waits, and then exits with 1
 SECOND_FAILS = """
 import os, sys, threading, time
 folder = {folder!r}
@@ -87,3 +89,23 @@ def test_no_connection_is_lost_with_the_new_program(start, folder, make_origin, 
     for tunnel in tunnels:
         tunnel.send(b"moved")
         assert tunnel.read_exact(5) == b"moved"
+
+
+def test_a_sockets_file_keeps_its_mode(start, folder):
+    """It had the mode that the new program wants."""
+    (folder / "hook.py").write_text(
+        "import os, sys\n"
+        "async def decide(request): pass\n"
+        f"if os.path.exists({str(folder / 'breaks')!r}) and (\n"
+        "        'cutthrough.worker.main' in sys.orig_argv):\n"
+        "    raise RuntimeError('no')\n")
+    path = folder / "socket"
+    text = ('policy_hook = "hook:decide"\n'
+            '[[listeners]]\naddress = "127.0.0.1:0"\n'
+            f'[[listeners]]\naddress = "unix:{path}"\nauth = "none"\nmode = "666"\n')
+    proxy = start(text)
+    (folder / "breaks").touch()
+    proxy.write_config(text.replace("666", "600"))
+    proxy.signal(signal.SIGUSR2)
+    wait_failed(proxy)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o666
