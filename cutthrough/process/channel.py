@@ -110,6 +110,11 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     loop: str
 
 
+class Signalled(msgspec.Struct, frozen=True, tag="signalled"):
+    """From a worker: a signal asks it to end. It accepts connections until the Drain
+    that follows when another worker has its place."""
+
+
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
     """Stop accepting, let open connections run for `timeout` seconds, and exit."""
 
@@ -275,7 +280,7 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
     longest_us: int
 
 
-Message = (Hello | Ready | Drain | Stop | Reopen
+Message = (Hello | Ready | Signalled | Drain | Stop | Reopen
            | Prepare | Prepared | Commit | Discard | Swapped
            | List | Trace | Listed | ListOpen | Cut | WasCut | Watch | Arm
            | PauseCapture | SetLogLevel | ListHeld | Decide | Decided | ListReplays

@@ -2,6 +2,7 @@
 
     current ends ──> a new one at once, or later if workers of the slot die young
     current is to be replaced ──> next starts; current serves until next is ready
+    current has a signal to end ──> the same, unless the program ends
 """
 
 import asyncio
@@ -14,8 +15,9 @@ from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_
 from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.upgrade import Successor
 
-# How long to wait before replacing a worker that exited with status 0: systemd may have
-# signalled every process of the service, and then our own signal is a moment away.
+# How long to wait before replacing a worker that has a signal to end, or that exited
+# with status 0: systemd may have signalled every process of the service, and then our
+# own signal is a moment away.
 EXIT_WAIT_S = 0.25
 
 
@@ -29,6 +31,8 @@ class Program(Protocol):
     def count(self) -> int: ...
     @property
     def is_serving(self) -> bool: ...
+    @property
+    def is_ending(self) -> bool: ...
     @property
     def successor(self) -> Successor | None: ...
     def spawn(self, slot: Slot) -> Child: ...
@@ -54,6 +58,18 @@ class Replacements:
         else:
             slot.set_timer(asyncio.get_running_loop().call_later(
                 EXIT_WAIT_S, self._respawn, slot, child, 0))
+
+    def on_signalled(self, child: Child) -> None:
+        """A signal asks a worker to end, which serves until it is replaced."""
+        slot = child.slot
+        if child is slot.current and slot.next is None and not (
+                child.retired or self._program.is_ending):
+            slot.set_timer(asyncio.get_running_loop().call_later(
+                EXIT_WAIT_S, self._replace_signalled, child))
+
+    def _replace_signalled(self, child: Child) -> None:
+        say(f"{child.name} has a signal to end; starting a replacement")
+        self.replace(child.slot)
 
     def _respawn(self, slot: Slot, child: Child, returncode: int) -> None:
         delay = slot.count_death(time.monotonic() - child.started_at)

@@ -35,6 +35,7 @@ from cutthrough.process.channel import (
     Prepared,
     Ready,
     Reopen,
+    Signalled,
     Stop,
     Swapped,
     Took,
@@ -198,6 +199,8 @@ class Supervisor:
                 self.reloads.on_swapped(child, number, error)
             case Listed() | WasCut() | Decided():
                 self.inquiry.on_message(child, message)
+            case Signalled():
+                self.replacements.on_signalled(child)
             case Gave() | Took():
                 handover_plan.log_result(child, message)
 

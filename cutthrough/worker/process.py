@@ -7,7 +7,8 @@ ends, the supervisor is gone: the worker drains and exits by itself.
 
 Signals: the worker ignores SIGINT, because Ctrl-C in a terminal reaches the whole
 process group and only the supervisor handles it; and SIGHUP and SIGUSR2, because an
-operator may send them to the whole service. SIGTERM and SIGQUIT drain only this worker.
+operator may send them to the whole service. SIGTERM and SIGQUIT are for this worker
+alone, or for all: the supervisor decides, and drains it when it is replaced.
 """
 
 import asyncio
@@ -49,6 +50,7 @@ from cutthrough.process.channel import (
     Reopen,
     SetLogLevel,
     Settle,
+    Signalled,
     Stop,
     Swapped,
     Take,
@@ -83,6 +85,7 @@ class WorkerProcess:
         self.admin_queries: AdminQueries | None = None
         self.loop_name = ""
         self.has_begun = False               # it accepts connections
+        self.was_signalled = False
         self.prepared: PreparedGeneration | None = None      # of a reload
         self.over = asyncio.Event()
         self.draining: asyncio.Task[None] | None = None
@@ -90,7 +93,7 @@ class WorkerProcess:
     async def run(self, loop_name: str) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGQUIT):
-            loop.add_signal_handler(number, self.drain, self.config.drain_timeout)
+            loop.add_signal_handler(number, self.on_signal)
         loop.add_signal_handler(signal.SIGUSR1, self.worker.reopen_log)
 
         self.loop_name = loop_name
@@ -214,6 +217,14 @@ class WorkerProcess:
             return from_memory(fd)
         finally:
             os.close(fd)
+
+    def on_signal(self) -> None:
+        """Has the supervisor replace this worker: if it stopped accepting at once, new
+        connections would wait in its queue. The second signal drains it now."""
+        if self.has_begun and not self.was_signalled and self.channel.send(Signalled()):
+            self.was_signalled = True
+        else:
+            self.drain(self.config.drain_timeout)
 
     def drain(self, timeout: float) -> None:
         if self.admin_queries is not None:

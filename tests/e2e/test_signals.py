@@ -222,6 +222,40 @@ def test_a_worker_told_to_end_is_replaced(start_proxy, make_origin, dial):
     assert dial(proxy).get(make_origin().url()).body == OK[-2:]
 
 
+def test_a_worker_told_to_end_serves_until_it_is_replaced(
+        start_proxy, make_origin, dial):
+    """It stopped accepting, and its new connections waited until its last one ended."""
+    proxy = start_proxy("--workers", "2", "--handover", "off", "--drain-timeout", "30s")
+    origin, url = make_origin(echo), make_origin().url()
+    tunnels = [dial(proxy).tunnel(origin.authority) for _ in range(12)]
+    first = min(worker.pid for worker in proxy.workers())
+    os.kill(first, signal.SIGTERM)
+    wait_until(lambda: len(proxy.workers()) == 3, proxy.stderr)
+    for _ in range(20):
+        assert dial(proxy).get(url).status == 200
+    assert is_running(first), "no connection waited for its end"
+    for tunnel in tunnels:
+        tunnel.send(b"still here")
+        assert tunnel.read_exact(10) == b"still here"
+        tunnel.close()
+    wait_gone([first])
+
+
+def test_a_second_signal_drains_a_worker_at_once(start_proxy, make_origin, dial):
+    """For a supervisor that cannot replace it. Not twice the same signal: it would be
+    one, if the worker had not handled the first."""
+    proxy = start_proxy()
+    first = proxy.worker.pid
+    proxy.signal(signal.SIGSTOP)
+    try:
+        os.kill(first, signal.SIGTERM)
+        os.kill(first, signal.SIGQUIT)
+        wait_gone([first])
+    finally:
+        proxy.signal(signal.SIGCONT)
+    assert dial(proxy).get(make_origin().url()).status == 200
+
+
 def test_who_starts_us_may_have_blocked_signals(start_proxy):
     """The supervisor did not notice a worker's death."""
     code = ("import os, signal, sys; "

@@ -8,21 +8,27 @@ from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.replacements import Replacements
 
 
+def make_child(slot: Slot) -> Child:
+    return Child(slot, slot.index, 1, asyncio.get_running_loop().time())
+
+
 class Program:
     """Two slots, each with a worker that accepts."""
 
     def __init__(self) -> None:
         self.slots = [Slot(0), Slot(1)]
-        self.is_serving, self.successor = True, None
+        self.is_serving, self.is_ending, self.successor = True, False, None
         self.listeners = self
         self.count = 2
         self.paused: list[int] = []
         for slot in self.slots:
-            slot.current = self.spawn(slot)
+            slot.current = make_child(slot)
             slot.current.ready = True
+        self.started: asyncio.Queue[int] = asyncio.Queue()
 
     def spawn(self, slot: Slot) -> Child:
-        return Child(slot, slot.index, 1, asyncio.get_running_loop().time())
+        self.started.put_nowait(slot.index)
+        return make_child(slot)
 
     def pause(self, index: int, slots: int) -> None:
         assert slots == 2
@@ -32,7 +38,7 @@ class Program:
 def change(program: Program, what: str) -> None:
     match what:
         case "its worker lives":
-            program.slots[0].current = program.spawn(program.slots[0])
+            program.slots[0].current = make_child(program.slots[0])
         case "the other starts":
             program.slots[1].current.ready = False
         case "the other has died":
@@ -56,3 +62,28 @@ async def test_only_sockets_without_an_acceptor_are_paused(what):
     Replacements(program).replace(slot, 60.0)
     slot.set_timer(None)
     assert program.paused == ([] if what else [0])
+
+
+async def test_a_worker_that_exits_with_0_is_replaced(capfd):
+    program = Program()
+    child = program.slots[1].current
+    assert not program.slots[1].remove(child)
+    Replacements(program).on_death(child, 0, is_followed=False)
+    assert await program.started.get() == 1
+    assert "died: status 0; starting a replacement now\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("state", [
+    "", "the program ends", "it drains", "it is being replaced"])
+async def test_a_worker_with_a_signal_to_end_is_replaced_if_nothing_else_does_so(state):
+    program = Program()
+    slot = program.slots[0]
+    child, program.is_ending = slot.current, state == "the program ends"
+    child.retired = state == "it drains"
+    if state == "it is being replaced":
+        slot.next = make_child(slot)
+    Replacements(program).on_signalled(child)
+    assert (slot._timer is not None) == (not state)
+    if not state:
+        assert await program.started.get() == 0
+        assert slot.current is child and slot.next is not None, "it serves meanwhile"
