@@ -81,7 +81,7 @@ class Replacements:
         """Starts a new worker on the slot; the present one serves until it is ready."""
         slot.set_timer(None)
         if delay:
-            if self._has_others(slot):
+            if self._can_pause(slot):
                 self._program.listeners.pause(slot.index, self._program.count)
             slot.set_timer(asyncio.get_running_loop().call_later(
                 delay, self.replace, slot))
@@ -92,7 +92,7 @@ class Replacements:
             processes.report_failure(f"worker {slot.index}", error)
             self.replace(slot, BACKOFF_MAX_S)
 
-    def _has_others(self, slot: Slot) -> bool:
+    def _can_pause(self, slot: Slot) -> bool:
         """No worker accepts on the slot's own sockets, and others accept the callers.
 
         In an upgrade the other program's workers have the same sockets.

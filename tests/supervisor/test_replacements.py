@@ -21,6 +21,7 @@ class Program:
         self.listeners = self
         self.count = 2
         self.paused: list[int] = []
+        self.has_closed_dropped = False
         for slot in self.slots:
             slot.current = make_child(slot)
             slot.current.ready = True
@@ -29,6 +30,9 @@ class Program:
     def spawn(self, slot: Slot) -> Child:
         self.started.put_nowait(slot.index)
         return make_child(slot)
+
+    def close_dropped(self) -> None:
+        self.has_closed_dropped = True
 
     def pause(self, index: int, slots: int) -> None:
         assert slots == 2
@@ -62,6 +66,18 @@ async def test_only_sockets_without_an_acceptor_are_paused(what):
     Replacements(program).replace(slot, 60.0)
     slot.set_timer(None)
     assert program.paused == ([] if what else [0])
+
+
+async def test_the_next_worker_has_the_place_of_the_present_one_that_dies():
+    """And sockets that a reload has dropped had no other owner."""
+    program = Program()
+    slot = program.slots[0]
+    child, slot.next = slot.current, make_child(slot)
+    follower = slot.next
+    assert slot.remove(child)
+    Replacements(program).on_death(child, -9, is_followed=True)
+    assert (slot.current, slot.next, slot._timer) == (follower, None, None)
+    assert program.started.empty() and program.has_closed_dropped and slot.deaths == 1
 
 
 async def test_a_worker_that_exits_with_0_is_replaced(capfd):
