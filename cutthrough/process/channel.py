@@ -11,7 +11,8 @@ import logging
 import os
 import select
 import socket
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -312,6 +313,23 @@ def in_memory(value: Any) -> int:
     return fd
 
 
+# Not socket.send_fds and socket.recv_fds: those of Python 3.11 ignore their flags.
+def send_packet(sock: socket.socket, packet: bytes, fds: Iterable[int]) -> None:
+    """Sends it without waiting, whole or not at all. Raises BlockingIOError if the
+    socket is full, OSError if it cannot send."""
+    sock.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))],
+                 socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+def descriptors_in(control: Iterable[tuple[int, int, bytes]]) -> list[int]:
+    """The descriptors that came with a packet, from recvmsg(2)'s control messages."""
+    fds: list[int] = []
+    for level, kind, data in control:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds += memoryview(data[:len(data) // 4 * 4]).cast("i")
+    return fds
+
+
 class Channel:
     """One end of the pair; owns its socket. Reports an end of file once, as None."""
 
@@ -332,8 +350,7 @@ class Channel:
         side does not read and the socket is full. If the other side is gone, the result
         is True, and `receive` returns the end of file."""
         try:
-            socket.send_fds(self._socket, [msgspec.json.encode(message)], fds,
-                            socket.MSG_DONTWAIT)
+            send_packet(self._socket, msgspec.json.encode(message), fds)
         except ConnectionError:
             pass
         except OSError:
@@ -348,12 +365,13 @@ class Channel:
         it closes. A message's descriptor is kept for `take_fd`.
         """
         try:
-            packet, fds, _, _ = socket.recv_fds(
-                self._socket, MESSAGE_BYTES, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+            packet, control, _, _ = self._socket.recvmsg(
+                MESSAGE_BYTES, socket.CMSG_SPACE(MOST_FDS * 4), socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:         # the peer died with messages unread
             return None
         if not packet:
             return None
+        fds = descriptors_in(control)
         try:
             message = read_message(packet)
         except Unreadable:

@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.process.channel import descriptors_in, send_packet
 from cutthrough.session.handover import (
     Parcel,
     end_denied,
@@ -73,8 +74,7 @@ class HandoverSocket:
 
     def try_send(self, message: Any, fds: Iterable[int] = ()) -> None:
         """Raises BlockingIOError if the socket is full, OSError if it cannot send."""
-        socket.send_fds(self._socket, [msgspec.msgpack.encode(message)], list(fds),
-                        socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        send_packet(self._socket, msgspec.msgpack.encode(message), fds)
 
     def receive(self) -> tuple[memoryview, list[int]] | None:
         """Returns the next packet and its descriptors, which the caller owns; None: no
@@ -88,11 +88,7 @@ class HandoverSocket:
                 break
             except ConnectionResetError:
                 continue        # the peer died with packets unread: reported once
-        fds: list[int] = []
-        for level, kind, data in control:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                fds += memoryview(data[:len(data) // 4 * 4]).cast("i")
-        return (memoryview(self._buffer)[:n], fds) if n else None
+        return (memoryview(self._buffer)[:n], descriptors_in(control)) if n else None
 
     def close(self) -> None:
         """Idempotent."""

@@ -68,3 +68,30 @@ def test_descriptors_of_a_hello_have_the_receivers_numbers():
         finally:
             ours.close()
             other.close()
+
+
+def test_a_full_socket_delays_no_sender():
+    """Before the loop had the socket, its sender waited for a reader: Python 3.11
+    ignores the flags of `socket.send_fds`."""
+    ours, theirs = Channel.pair()
+    with theirs:
+        while ours.send(Reopen()):
+            pass
+        ours.close()
+
+
+def test_a_descriptor_that_comes_is_not_inherited():
+    """A child process had it, too: Python 3.11 ignores the flags of
+    `socket.recv_fds`."""
+    ours, theirs = Channel.pair()
+    other = Channel(theirs)
+    try:
+        with open(os.devnull) as file:
+            assert ours.send(Reopen(), [file.fileno()])
+        assert other.receive() == Reopen()
+        fd = other.take_fd()
+        assert not os.get_inheritable(fd)
+        os.close(fd)
+    finally:
+        ours.close()
+        other.close()
