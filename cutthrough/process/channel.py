@@ -261,18 +261,28 @@ class Give(msgspec.Struct, frozen=True, tag="give"):
     holder: int
 
 
-class Gave(msgspec.Struct, frozen=True, tag="gave"):
+class HandoverReport(msgspec.Struct, frozen=True):
+    """From a worker: what became of its Give or its Take."""
+
+
+class Gave(HandoverReport, frozen=True, tag="gave"):
     """From a worker: the number of tunnels given away, and of those kept."""
 
     given: int
     stayed: int
 
 
+class Released(HandoverReport, frozen=True, tag="released"):
+    """From a worker: it gives `holder` no more tunnels, and takes none back."""
+
+    holder: int
+
+
 class Take(msgspec.Struct, frozen=True, tag="take"):
     """Take the tunnels that come over the socket with this message."""
 
 
-class Took(msgspec.Struct, frozen=True, tag="took"):
+class Took(HandoverReport, frozen=True, tag="took"):
     """From a worker: the number of tunnels taken, and how long their bytes were not
     moved: the 99.9th percentile and the maximum."""
 
@@ -285,7 +295,7 @@ Message = (Hello | Ready | Signalled | Drain | Stop | Reopen
            | Prepare | Prepared | Commit | Discard | Swapped
            | List | Trace | Listed | ListOpen | Cut | WasCut | Watch | Arm
            | PauseCapture | SetLogLevel | ListHeld | Decide | Decided | ListReplays
-           | Settle | Look | Give | Gave | Take | Took)
+           | Settle | Look | Give | Gave | Released | Take | Took)
 
 
 class Unreadable(ValueError):

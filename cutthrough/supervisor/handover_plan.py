@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from cutthrough.config.values import show_count
 from cutthrough.log.stderr import say
-from cutthrough.process.channel import Gave, Give, Take, Took
+from cutthrough.process.channel import Gave, Give, Released, Take, Took
 from cutthrough.supervisor.children import Child
 from cutthrough.supervisor.limits_page import FIRST_HOLDER, LimitsPage
 from cutthrough.supervisor.upgrade import Successor
@@ -34,9 +34,9 @@ def connect_givers(child: Child, left: Iterable[Child], slots: int) -> None:
                 say(f"no tunnels are handed over: {error.strerror}")
                 return
             with giver, taker:
-                old.send(Give(holder=FIRST_HOLDER + child.page), (giver.fileno(),))
+                if old.send(Give(holder=FIRST_HOLDER + child.page), (giver.fileno(),)):
+                    old.lent_pages.add(child.page)
                 child.send(Take(), (taker.fileno(),))
-            old.lent_pages.add(child.page)
 
 
 def connect_successor(children: Iterable[Child], successor: Successor) -> None:
@@ -61,11 +61,14 @@ def connect_taker(children: list[Child | None], index: int, fd: int) -> None:
     os.close(fd)
 
 
-def log_result(child: Child, message: Gave | Took) -> None:
+def on_report(child: Child, message: Gave | Released | Took) -> None:
+    """Logs the result, or marks the page as free that the child needs no more."""
     name = f"worker {child.slot.index} (pid {child.pid})"
     match message:
         case Gave(moved, stayed):
             say(f"{name} handed {show_count(moved, 'tunnel')} over, kept {stayed}")
+        case Released(holder):
+            child.lent_pages.discard(holder - FIRST_HOLDER)
         case Took(count, most_us, longest_us):
             say(f"{name} took {show_count(count, 'tunnel')} over; longest pause "
                 f"{longest_us / 1000:.1f} ms, 99.9% of pauses up to "
@@ -77,7 +80,8 @@ def allocate_page(children: Iterable[Child], limits: LimitsPage, counters: int) 
     it in the counters. Raises OSError if the page of limits is full.
 
     A page is lent to the taker of a child's tunnels: if the taker dies, the giver takes
-    back the tunnels that were under way, and their counts on that page.
+    back the tunnels that were under way, and their counts on that page. The page is
+    lent until the giver reports that none is under way any more.
     """
     from cutthrough.session.model.counters import PAGE_BYTES
 

@@ -28,7 +28,7 @@ from cutthrough.policy.source import Policy
 from cutthrough.process.channel import (
     Decided,
     Drain,
-    Gave,
+    HandoverReport,
     Hello,
     Listed,
     Message,
@@ -38,7 +38,6 @@ from cutthrough.process.channel import (
     Signalled,
     Stop,
     Swapped,
-    Took,
     WasCut,
 )
 from cutthrough.process.cpus import count_workers
@@ -201,8 +200,8 @@ class Supervisor:
                 self.inquiry.on_message(child, message)
             case Signalled():
                 self.replacements.on_signalled(child)
-            case Gave() | Took():
-                handover_plan.log_result(child, message)
+            case HandoverReport():
+                handover_plan.on_report(child, message)
 
     def on_ready(self, child: Child) -> None:
         slot = child.slot

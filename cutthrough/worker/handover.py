@@ -108,14 +108,15 @@ class Giver(HandoverSocket):
 
     `holder`: the taker's number on the page of limits; -1: it has another page.
     `on_round` is called after each round with the number of tunnels given in all, and
-    of those kept.
+    of those kept; `on_end` is called once, when it takes no tunnel back any more.
     """
 
     def __init__(self, worker: Worker, sock: socket.socket, holder: int,
-                 on_round: Callable[[int, int], object]) -> None:
+                 on_round: Callable[[int, int], object],
+                 on_end: Callable[[], object] = lambda: None) -> None:
         super().__init__(worker, sock)
         self._holder = holder
-        self._on_round = on_round
+        self._on_round, self._on_end = on_round, on_end
         self._in_transit: dict[int, tuple[Client, Parcel]] = {}     # sent, not answered
         self._refused: set[Client] = set()   # they stay here
         self._refused_in_row = 0
@@ -240,6 +241,7 @@ class Giver(HandoverSocket):
             with contextlib.suppress(OSError):
                 self.try_send(Done(last=True))
         super().close()
+        self._on_end()
 
 
 class Taker(HandoverSocket):

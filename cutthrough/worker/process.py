@@ -47,6 +47,7 @@ from cutthrough.process.channel import (
     Prepare,
     Prepared,
     Ready,
+    Released,
     Reopen,
     SetLogLevel,
     Settle,
@@ -156,20 +157,28 @@ class WorkerProcess:
                 assert self.admin_queries is not None
                 self.admin_queries.carry_out(message)
             case Give() | Take():
-                self.hand_over(message, socket.socket(fileno=self.channel.take_fd()))
+                self.hand_over(message)
             case None:
                 self.drain(self.config.drain_timeout)
 
-    def hand_over(self, message: Give | Take, sock: socket.socket) -> None:
+    def hand_over(self, message: Give | Take) -> None:
         # Imported here, like the rest of the data plane: see make_worker
         from cutthrough.worker.handover import Giver, Taker
 
         match message:
             case Give(holder):
-                Giver(self.worker, sock, holder, lambda moved, stayed: (
-                    self.channel.send(Gave(moved, stayed))))
+                try:
+                    Giver(self.worker, self.take_socket(), holder,
+                          lambda moved, stayed: self.channel.send(Gave(moved, stayed)),
+                          lambda: self.channel.send(Released(holder)))
+                except OSError:              # no giver: nothing will be in transit
+                    self.channel.send(Released(holder))
+                    raise
             case Take():
-                Taker(self.worker, sock, self.report_pauses)
+                Taker(self.worker, self.take_socket(), self.report_pauses)
+
+    def take_socket(self) -> socket.socket:
+        return socket.socket(fileno=self.channel.take_fd())
 
     def report_pauses(self, pauses_us: list[int]) -> None:
         pauses_us.sort()

@@ -10,11 +10,14 @@ import socket
 import threading
 import time
 from datetime import datetime
+from pathlib import Path
 
 import psutil
 import pytest
 
+from cutthrough.session.model.counters import PAGE_BYTES
 from tests.support.admin import TOKEN, TOLD, Operator
+from tests.support.certificates import localhost
 from tests.support.client import AUTH, Client
 from tests.support.handovers import RENEW, handed, pids, renew, upgrade
 from tests.support.handovers import limited as limited
@@ -28,6 +31,8 @@ from tests.support.successors import (
     find_successor,
     successor_of,
 )
+from tests.support.tls_listener import reach as reach
+from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 
 
@@ -227,6 +232,33 @@ def test_no_worker_gives_an_identifier_again(start, make_origin, dial):
         tunnel.close()
     assert len({line["id"] for line in proxy.wait_log(3)}) == 3
     end(new)
+
+
+def test_a_tunnel_that_cannot_move_keeps_no_page_of_later_workers(
+        loop_name, directory, opened, make_origin, reach):
+    """Its worker kept the page of each: from the nineteenth on reloads were refused,
+    and a worker that died was not replaced."""
+    text = 'workers = 1\ndrain_timeout = "1h"\n' + table(localhost())
+    proxy = opened.enter_context(Proxy(directory("tls"), loop=loop_name, config=text))
+    tunnel = reach(proxy).tunnel(make_origin(echo).authority)
+    for number in range(8):
+        assert "refused" not in proxy.reload(RENEW.format(1 + number) + text)
+        wait_until(lambda: len(pids(proxy)) == 2, proxy.stderr)
+    # Of the tunnel's worker, the present one, the one before, and perhaps a lent page
+    assert pages_of(proxy) <= 4
+    serving = max(proxy.workers(), key=psutil.Process.create_time)
+    serving.kill()
+    wait_until(lambda: len(pids(proxy) - {serving.pid}) == 2, proxy.stderr)
+    tunnel.send(b"here")
+    assert tunnel.read_exact(4) == b"here"
+
+
+def pages_of(proxy: Proxy) -> int:
+    """How many pages of counters its workers have had."""
+    (size,) = {file.stat().st_size
+               for file in Path(f"/proc/{proxy.process.pid}/fd").iterdir()
+               if "memfd:cutthrough-counters" in os.readlink(file)}
+    return size // PAGE_BYTES
 
 
 @pytest.mark.parametrize("who", ["taker", "giver"])

@@ -48,6 +48,8 @@ class Pair:
                             listeners=[])
         self.workers = (self.old, self.new, self.third)
         self.told: list[tuple[int, int]] = []
+        # Holders that get no more tunnels, and the number in transit at that moment
+        self.released: list[tuple[int, int]] = []
         self.pauses: list[int] = []
         self.clients: list[Client] = []
 
@@ -81,7 +83,8 @@ class Pair:
         return made
 
     def give(self, sock: socket.socket, holder: int = 1) -> Giver:
-        return Giver(self.old, sock, holder, lambda *told: self.told.append(told))
+        return Giver(self.old, sock, holder, lambda *told: self.told.append(told),
+                     lambda: self.released.append((holder, self.old.in_transit)))
 
     def take(self, sock: socket.socket, worker: Worker | None = None) -> Taker:
         return Taker(worker or self.new, sock, self.pauses.extend)
