@@ -11,13 +11,13 @@ import logging
 import os
 import select
 import socket
-from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from cutthrough.process.breakpoints import Chosen
+from cutthrough.process.packets import descriptors_in, send_packet
 from cutthrough.process.selector import Selector
 
 # Messages are small: large data travels as a memory descriptor with one. The longest is
@@ -321,23 +321,6 @@ def in_memory(value: Any) -> int:
     while left:
         left = left[os.write(fd, left):]
     return fd
-
-
-# Not socket.send_fds and socket.recv_fds: those of Python 3.11 ignore their flags.
-def send_packet(sock: socket.socket, packet: bytes, fds: Iterable[int]) -> None:
-    """Sends it without waiting, whole or not at all. Raises BlockingIOError if the
-    socket is full, OSError if it cannot send."""
-    sock.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))],
-                 socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-
-
-def descriptors_in(control: Iterable[tuple[int, int, bytes]]) -> list[int]:
-    """The descriptors that came with a packet, from recvmsg(2)'s control messages."""
-    fds: list[int] = []
-    for level, kind, data in control:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            fds += memoryview(data[:len(data) // 4 * 4]).cast("i")
-    return fds
 
 
 class Channel:

@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.process.channel import descriptors_in, send_packet
+from cutthrough.process.packets import descriptors_in, send_packet
 from cutthrough.session.handover import (
     Parcel,
     end_denied,

@@ -1,0 +1,24 @@
+"""Packets with descriptors, over a SOCK_SEQPACKET socket.
+
+Not socket.send_fds and socket.recv_fds: those of Python 3.11 ignore their flags.
+"""
+
+import socket
+from array import array
+from collections.abc import Iterable
+
+
+def send_packet(sock: socket.socket, packet: bytes, fds: Iterable[int]) -> None:
+    """Sends it without waiting, whole or not at all. Raises BlockingIOError if the
+    socket is full, OSError if it cannot send."""
+    sock.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))],
+                 socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+def descriptors_in(control: Iterable[tuple[int, int, bytes]]) -> list[int]:
+    """The descriptors that came with a packet, from recvmsg(2)'s control messages."""
+    fds: list[int] = []
+    for level, kind, data in control:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds += memoryview(data[:len(data) // 4 * 4]).cast("i")
+    return fds
