@@ -89,7 +89,9 @@ class Listener:
         """An answer that is no refusal. `broken`: the reason if it is no HTTP, or is
         cut off. Raises Unanswered."""
         connection = self._connect(patience_s)
-        fields = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        # As bytes: of text http.client would make Latin-1
+        token = f"Bearer {self._token}".encode(errors="surrogateescape")
+        fields = {"Authorization": token} if self._token else {}
         try:
             connection.request(method, path, body, fields)
             answer = connection.getresponse()

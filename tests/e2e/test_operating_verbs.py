@@ -65,6 +65,18 @@ def test_without_its_token_nothing_happens(verb, word):
     assert run("status").stdout.startswith("ready\ngeneration 1, ")
 
 
+@pytest.mark.parametrize("token", ["tök-en", "“quoted”", "\ufeffwith-a-mark"])
+def test_a_token_goes_as_its_file_has_it(start_policy, tmp_path, token):
+    """It went as Latin-1: refused, or a traceback."""
+    file = tmp_path / "token"
+    file.write_text(f"{token}\n")
+    proxy = start_policy('[[rules]]\naction = "allow"\n',
+                         f'admin = "127.0.0.1:0"\nadmin_token_file = "{file}"\n')
+    done = run_apart("reload", "--token-file", file,
+                     CUTTHROUGH_ADMIN=f"127.0.0.1:{operator_of(proxy).where}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_top_is_a_screen_that_ends_by_q(verb, dial):
     proxy, _ = verb
     client = dial(proxy)
