@@ -6,6 +6,7 @@ options and of a selector's terms.
 
 import argparse
 import difflib
+import re
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -169,6 +170,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         flag = left[0].partition("=")[0]
         parser.error(f"command line: {flag}: " + refuse(
             flag, args.verb, args.own if args.verb else parser))
+    if (word := find_broken(args)) is not None:
+        parser.error(f"command line: {word}: is not UTF-8")
     if args.verb == "check" and args.file:
         if args.config_file:
             parser.error(f"check: {args.file}: -c {args.config_file} is its file")
@@ -186,6 +189,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.verb is None:
         parser.print_help(sys.stderr)
     return args
+
+
+def find_broken(args: argparse.Namespace) -> str | None:
+    """The first argument that is not UTF-8. The command that `run` and `inspect` start
+    may have any."""
+    for name, value in vars(args).items():
+        for word in value if isinstance(value, list) else [value]:
+            # Python's surrogateescape
+            if name != "command" and isinstance(word, str) and re.search(
+                    "[\ud800-\udfff]", word):
+                return word
+    return None
 
 
 def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:

@@ -1,0 +1,37 @@
+"""Arguments of the command line that are not UTF-8."""
+
+import pytest
+
+from cutthrough.cli.arguments import parse
+from tests.support.verbs import run_verb
+
+# As sys.argv has the octet E9, by Python's surrogateescape
+BROKEN = "caf\udce9"
+REQUEST = ("CONNECT", "a.example:443")
+
+
+@pytest.mark.parametrize("words", [
+    ("explain", "CONNECT", BROKEN),
+    ("route", "GET", BROKEN),
+    ("explain", "GET", "/", "--host", BROKEN),
+    ("explain", *REQUEST, "--client-ja4", BROKEN),
+    ("explain", *REQUEST, "--http2-fingerprint", BROKEN),
+    ("explain", *REQUEST, "--tlv", "a=b", "--tlv", f"authority={BROKEN}"),
+    ("ca", "init", "--name", BROKEN),
+    ("conns", "--admin", "127.0.0.1:1", "--trace", BROKEN),
+    ("init", BROKEN, "--dry-run"),
+    ("run", "--cassette", BROKEN, "--", "true"),
+], ids=" ".join)
+def test_an_argument_that_is_not_utf_8_is_refused(words, tmp_path):
+    """They were tracebacks, where it was to be encoded."""
+    done = run_verb(*words, HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("cutthrough: error: command line: ")
+    assert done.stderr.endswith("caf\\u{dce9}: is not UTF-8\n")
+
+
+def test_a_command_may_have_any_argument():
+    """Names of files are octets."""
+    command = ["--", "touch", BROKEN]
+    assert parse(["run", "--cassette", "c", *command]).command == command
+    assert parse(["inspect", *command]).command == command
