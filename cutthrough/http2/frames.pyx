@@ -425,7 +425,7 @@ cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint
                 append(d, st.piece, n)
             st.piece += n
             st.piece_n -= n
-        give_credit(&d.meter)
+        give_credit(&d.meter, n)
     if frame.hd.flags & NGHTTP2_FLAG_END_STREAM:
         st.ended = True
         if st.released and not st.peer_ended:   # the rest of the request is of no use

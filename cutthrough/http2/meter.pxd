@@ -23,6 +23,7 @@ cdef struct Meter:
     uint32_t most_frames    # of a header block
     int64_t credit          # see PATIENCE in meter.pyx
     int64_t credit_us       # when it was last given
+    int64_t earned          # WINDOW_UPDATE frames for which our DATA has paid
     int32_t[8] closed       # the last streams of which no frame may come; 0: none
     uint32_t n_closed       # how many there were
     int32_t[8] resets       # the last streams that the peer has reset; 0: none
@@ -38,7 +39,7 @@ cdef void start_meter(Meter *meter, uint32_t head_bytes, int preface,
 cdef Heard measure(Meter *meter, const char *data, size_t n, int64_t now_us) noexcept nogil
 # Is it a stream of which no frame may come?
 cdef bint is_closed(const Meter *meter, int32_t stream) noexcept nogil
-# A frame with data has gone out.
-cdef void give_credit(Meter *meter) noexcept nogil
+# A frame with `n` octets of data has gone out.
+cdef void give_credit(Meter *meter, size_t n) noexcept nogil
 # A stream was refused. False: one too many.
 cdef bint take_refusal(Meter *meter) noexcept nogil

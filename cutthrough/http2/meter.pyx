@@ -4,11 +4,16 @@
 A frame of nine octets can cost the server an answer, a search, or a request that is begun and
 thrown away: resets (CVE-2023-44487), PING, SETTINGS and PRIORITY (CVE-2019-9512, 9515, 9513), empty
 DATA (CVE-2019-9518), CONTINUATION (CVE-2024-27316). The library has bounds for some of them in some
-of its versions. Here all of them share one purse, which the walk over the frames' headers empties:
+of its versions. Here all of them share a purse, which the walk over the frames' headers empties:
 a few ns for each frame.
 
     PATIENCE units at first, and at most; PER_SECOND more each second; PER_DATA more for each
-    DATA frame that we send, because a reader answers it by a WINDOW_UPDATE or two
+    DATA frame that we send
+
+A reader answers DATA by WINDOW_UPDATE. Those have a purse of their own, without a bound, because a
+reader that was slow answers a window of several MiB at once: PER_DATA for each DATA frame, and two
+for each EACH_CREDIT octets, because Go answers so, for the stream and for the connection. When it
+is empty, the other purse pays.
 
 A browser that leaves a page with a hundred requests sends a hundred resets at once. nghttp2 allows
 1000 resets and 33 a second.
@@ -20,6 +25,7 @@ cdef enum:
     PATIENCE = 1000
     PER_SECOND = 100
     PER_DATA = 2
+    EACH_CREDIT = 4096
     # Of one reset, because it has cost a session, perhaps a dial
     PER_RESET = 2
     PER_REFUSAL = 2
@@ -33,6 +39,7 @@ cdef enum FrameType:
     T_HEADERS = 1
     T_PRIORITY = 2
     T_RST_STREAM = 3
+    T_WINDOW_UPDATE = 8
     T_CONTINUATION = 9
 
 cdef enum:
@@ -124,6 +131,9 @@ cdef Heard judge(Meter *m, int64_t now_us) noexcept nogil:
         m.resets[m.n_resets % <uint32_t>CLOSED] = stream
         m.n_resets += 1
         return HEARD_ALL if spend(m, PER_RESET, now_us) else HEARD_RESETS
+    if kind == T_WINDOW_UPDATE and m.earned:
+        m.earned -= 1
+        return HEARD_ALL
     return HEARD_ALL if spend(m, 1, now_us) else HEARD_FLOOD
 
 
@@ -152,8 +162,9 @@ cdef bint spend(Meter *m, int64_t units, int64_t now_us) noexcept nogil:
     return m.credit >= 0
 
 
-cdef void give_credit(Meter *m) noexcept nogil:
+cdef void give_credit(Meter *m, size_t n) noexcept nogil:
     m.credit = min(<int64_t>PATIENCE, m.credit + PER_DATA)
+    m.earned += PER_DATA + <int64_t>(2 * n // EACH_CREDIT)
 
 
 cdef bint take_refusal(Meter *m) noexcept nogil:

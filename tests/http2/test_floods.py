@@ -20,6 +20,7 @@ from tests.support.http2 import (
     RST_STREAM,
     SETTINGS,
     WINDOW_UPDATE,
+    Peer,
     frame,
 )
 
@@ -207,6 +208,67 @@ def test_a_reader_may_update_its_window_for_each_frame(couple) -> None:
                          + frame(WINDOW_UPDATE, 0, number, CREDIT))
         assert both.heard() == "all"
         both.look()
+
+
+PAGE = 4096
+
+
+def credit(peer: Peer, stream: int, n: int) -> int:
+    """As Go's transport: for the stream and for the connection, of each page. The
+    octets that fill none."""
+    for _ in range(n // PAGE):
+        peer.h2.increment_flow_control_window(PAGE, stream)
+        peer.h2.increment_flow_control_window(PAGE)
+    return n % PAGE
+
+
+def test_a_reader_may_update_its_windows_for_each_page(couple) -> None:
+    """A download by Go was cut after some MiB."""
+    both = couple()
+    both.peer.credit = False
+    number, stream = both.begin(*TUNNEL, ends=False)
+    stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    sent = owed = 0
+    while sent < 8 << 20:
+        taken = stream.send(bytes(16384))
+        assert taken > 0
+        sent += taken
+        both.look()
+        owed = credit(both.peer, number, owed + taken)
+        both.hear()
+
+
+def test_a_slow_reader_may_update_its_windows_for_all_it_was_sent(couple) -> None:
+    """At once, by more frames than a connection has units."""
+    both = couple()
+    both.peer.credit = False
+    number, stream = both.begin(*TUNNEL, ends=False)
+    both.peer.h2.increment_flow_control_window(8 << 20, number)
+    both.peer.h2.increment_flow_control_window(8 << 20)
+    both.hear()
+    stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    sent = 0
+    while sent < 4 << 20:
+        sent += stream.send(bytes(65536))
+        both.look()
+        both.hear()
+    credit(both.peer, number, sent)
+    data = both.peer.h2.data_to_send()
+    while data:
+        data = data[both.theirs.send(data[:8192]):]
+        assert both.heard() == "all"
+
+
+def test_what_was_sent_pays_for_windows_only(couple) -> None:
+    both = couple()
+    _, stream = both.begin(*TUNNEL, ends=False)
+    stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    for _ in range(40):
+        stream.send(bytes(65536))
+        both.look()
+        both.hear()
+    both.theirs.send(rows(frame(0xb7), n=1100))
+    assert both.heard() == "flood"
 
 
 @pytest.mark.parametrize("data", [
