@@ -169,6 +169,18 @@ def test_peeked_bytes_stay_and_may_span_records(meet: Meet) -> None:
     assert not couple.end.has_unread and couple.end.peek() == AGAIN
 
 
+def test_a_peek_that_finds_nothing_knows_that_it_is_dry(meet: Meet) -> None:
+    """With own records the connection was always ready, and its worker never slept."""
+    couple = meet()
+    couple.begin()
+    couple.peer.send(b"abc")
+    couple.end.note()
+    assert couple.end.peek() == b"abc"
+    assert couple.end.skip(3) == 3
+    assert couple.end.peek() == AGAIN
+    assert not couple.end.can_read
+
+
 @pytest.mark.parametrize("pieces", [(1, 0), (300, 5000), (16384, 1), (20000, 70000),
                                     (16384, 16384), (1, 100000)])
 def test_every_byte_arrives_though_the_socket_is_full(meet: Meet, pieces) -> None:

@@ -111,7 +111,7 @@ cdef ssize_t receive_records(Socket *s, Tls *t, void *buf, size_t n) noexcept no
     keep_rest(t, at, have)
     if filled < n:
         t.kernel &= ~EXACT
-    if t.dry and not (whole or t.error or t.closed or t.plain != NULL):
+    if t.dry and not (whole or t.error or t.closed or t.plain_n > t.plain_at):
         s.ready &= ~CAN_READ
     else:
         # A caller may try before the event, which then finds the kernel's queue empty
