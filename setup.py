@@ -124,6 +124,7 @@ OF_NGHTTP2 = {
     "cutthrough/http2/frames.pyx",
     "cutthrough/http2/request.pyx",
     "cutthrough/http2/stream.pyx",
+    "cutthrough/http2/trailers.pyx",
     "cutthrough/http2/transport.pyx",
 }
 NGHTTP2 = """

@@ -16,11 +16,12 @@ connections: a TLS record and a system call for each connection, not for each re
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcpy, memmove
+from libc.string cimport memcpy, memmove
 from cutthrough.http2.meter cimport FRAME_HEAD, give_credit
 from cutthrough.http2.nghttp2 cimport *
 from cutthrough.http2.stream cimport (
     STUCK, Demux, Stream, break_stream, delist, enlist, make_due)
+from cutthrough.http2.trailers cimport say_trailers
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_RELAYS, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, take_block)
 from cutthrough.net.gather cimport MOST_PIECES, try_gather
@@ -34,7 +35,6 @@ cdef enum:
     LEAST_GATHERED = 32768  # octets that are worth a send of their own
     # Less is not worth a frame while more is to be said
     LEAST_DATA = 1024
-    MOST_TRAILERS = 64
 
 # Frames of the call at hand that the carrier is to take from where they are, in their order
 cdef Demux *gathered = NULL     # whose; NULL: there are none
@@ -158,11 +158,14 @@ cdef void make_frames(Demux *d) noexcept nogil:
             if d.error or not has_room(d, FRAME):
                 break
         n = nghttp2_session_mem_send(d.session, &data)
-        if n <= 0:
-            if n < 0:
-                d.error = ENOMEM
+        if n > 0:
+            append(d, data, n)
+        elif n < 0:
+            d.error = ENOMEM
+        elif d.crowded and d != gathered and regains_room(d):
+            resume_ends(d)
+        else:
             break
-        append(d, data, n)
 
 
 cdef inline bint has_places() noexcept nogil:
@@ -246,6 +249,16 @@ cdef void free_one(Stream *st) noexcept nogil:
     make_due(st, CAN_WRITE)
 
 
+cdef void resume_ends(Demux *d) noexcept nogil:
+    """Streams whose last octets found no room: no call of their owners will bring them out."""
+    cdef Stream *st = d.lists[<int>STUCK].first
+    d.crowded = False
+    while st != NULL:
+        if st.tail != NULL or st.ends:
+            nghttp2_session_resume_data(d.session, st.id)
+        st = st.links[<int>STUCK].next
+
+
 cdef bint say_request(Stream *st, const nghttp2_nv *fields, size_t n, bint ends) noexcept nogil:
     cdef nghttp2_data_provider provider
     cdef int32_t number
@@ -285,23 +298,26 @@ cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogi
     st.piece, st.piece_n, st.piece_ends = data, n, ends
     while st.piece_n and d.error == 0 and d.send_error == 0 and st.error == 0:
         before = st.piece_n
+        st.crowded = False
         nghttp2_session_resume_data(d.session, st.id)
         if gathers(d, st):
             goes_on = write_gathered(d)     # other frames may have taken the places
         else:
             write_frames(d)
             goes_on = False
-        if st.piece_n == before and not (goes_on or is_emptied(d)):
+        if st.piece_n == before and not (goes_on or st.crowded and regains_room(d)):
             break
     n -= st.piece_n
     st.piece, st.piece_n, st.piece_ends = NULL, 0, False
     return n
 
 
-cdef bint is_emptied(Demux *d) noexcept nogil:
-    """A frame found no room: is there some now?"""
-    if d.out == NULL or d.stuck or d.out.size - d.out.end >= FRAME + FRAME_HEAD + LEAST_DATA:
+cdef bint regains_room(Demux *d) noexcept nogil:
+    """DATA found no room: is there some now? False: an event of the carrier's will make it."""
+    if d.stuck:
         return False
+    if d.out == NULL or d.out.size - d.out.end >= FRAME + FRAME_HEAD + LEAST_DATA:
+        return True
     flush(d)
     return d.out == NULL and d.error == 0
 
@@ -343,12 +359,12 @@ cdef ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t 
         last = False
     # Behind this frame there must be room for the longest other one
     if d == gathered and not has_places():
-        return NGHTTP2_ERR_DEFERRED
+        return wait_for_room(st)
     room = d.out.size - (pieces_n if d == gathered else d.out.end)
     room -= min(room, <size_t>(FRAME + FRAME_HEAD))
     if n > room:
         if room < LEAST_DATA:
-            return NGHTTP2_ERR_DEFERRED
+            return wait_for_room(st)
         n = room
         last = False
     flags[0] |= NGHTTP2_DATA_FLAG_NO_COPY
@@ -362,43 +378,12 @@ cdef ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t 
     return n
 
 
-cdef bint say_trailers(Stream *st) noexcept nogil:
-    """False: no memory."""
-    cdef nghttp2_nv fields[MOST_TRAILERS]
-    cdef size_t n = split_lines(
-        bytes_of(st.part) + st.part.start, st.part.end - st.part.start, fields, MOST_TRAILERS)
-    cdef int failed = nghttp2_submit_trailer(st.demux.session, st.id, fields, n)
-    give_block(&st.part)
-    st.ended = True
-    return failed == 0
-
-
-cdef size_t split_lines(const char *text, size_t n, nghttp2_nv *out, size_t most) noexcept nogil:
-    cdef const char *end = text + n
-    cdef const char *line_end
-    cdef const char *colon
-    cdef const char *value
-    cdef size_t count = 0
-    while text < end and count < most:
-        line_end = <const char *>memchr(text, c'\n', end - text)
-        if line_end == NULL:
-            break
-        colon = <const char *>memchr(text, c':', line_end - text)
-        if colon != NULL:
-            value = colon + 1
-            out[count].name = <uint8_t *>text
-            out[count].namelen = colon - text
-            out[count].flags = NGHTTP2_NV_FLAG_NONE
-            while value < line_end and (value[0] == c' ' or value[0] == c'\t'):
-                value += 1
-            out[count].value = <uint8_t *>value
-            out[count].valuelen = line_end - value
-            while out[count].valuelen and value[out[count].valuelen - 1] <= c' ' and (
-                    value[out[count].valuelen - 1] >= 0):
-                out[count].valuelen -= 1
-            count += 1
-        text = line_end + 1
-    return count
+cdef ssize_t wait_for_room(Stream *st) noexcept nogil:
+    st.crowded = True
+    if st.tail != NULL or st.ends:
+        st.demux.crowded = True
+        enlist(st, STUCK)
+    return NGHTTP2_ERR_DEFERRED
 
 
 cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,

@@ -74,6 +74,7 @@ cdef struct Stream:
     uint8_t piece_ends      # it ends with the octets at hand
     uint8_t ends            # our end is due when tail and piece are in frames
     uint8_t ended           # our end is in a frame
+    uint8_t crowded         # its octets found no room in `out`
     uint8_t abortive
     uint8_t is_gone         # the library has closed it
     uint8_t released        # its owner has closed it
@@ -100,6 +101,7 @@ cdef struct Demux:
     uint8_t asks            # the streams are ours
     uint8_t held            # nothing is written before `speak`
     uint8_t stuck           # the carrier takes no more
+    uint8_t crowded         # so did the last octets of some streams
     uint8_t has_freed       # it has taken all since: those that are STUCK may go on
     uint8_t drained         # steps of the drain that were taken
     uint8_t over            # one side has said that there are no more streams

@@ -2,13 +2,15 @@
 
 import select
 import socket
+from collections.abc import Callable
 from typing import Any
 
+from h2.settings import SettingCodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.http2.conftest import Couple
-from tests.http2.requests import ESTABLISHED, TUNNEL
+from tests.http2.requests import ESTABLISHED, GET, TUNNEL
 
 SMALL, LARGE = 8192, 400_000
 
@@ -113,3 +115,65 @@ def test_what_another_stream_sends_wakes_those_that_are_stuck() -> None:
         assert loop.left == {large: 0, small: 0}
     finally:
         loop.both.close()
+
+
+SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 1500\r\n\r\n" + bytes(1500)
+
+
+def begin_short(couple: Callable[..., Couple], n: int) -> tuple[Couple, list[int]]:
+    """So many replies that wait for their windows; their sessions have ended."""
+    both = couple()
+    both.peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    both.peer.h2.increment_flow_control_window(1 << 24)
+    numbers = []
+    for _ in range(n):
+        number, stream = both.begin(*GET)
+        assert stream.send(SHORT) == len(SHORT)
+        stream.close()
+        numbers.append(number)
+    return both, numbers
+
+
+def open_windows(both: Couple, numbers: list[int]) -> None:
+    for number in numbers:
+        both.peer.h2.increment_flow_control_window(65535, number)
+
+
+def count_ended(both: Couple) -> int:
+    both.look()
+    return sum(answer.ended for answer in both.peer.answers.values())
+
+
+def test_short_replies_whose_windows_open_together(couple) -> None:
+    """Those that the block of frames had no room for hung."""
+    both, numbers = begin_short(couple, 90)
+    open_windows(both, numbers)
+    both.hear()
+    assert count_ended(both) == 90
+
+
+def test_short_replies_whose_windows_open_while_the_carrier_is_full(couple) -> None:
+    both, numbers = begin_short(couple, 90)
+    both.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL)
+    open_windows(both, numbers)
+    both.flush()
+    assert both.carrier.hear()[0] == "all"
+    assert not both.carrier.can_write
+    while not both.carrier.can_write:       # the client reads, and an event comes
+        both.look()
+        both.carrier.hear()
+    both.hear()
+    assert count_ended(both) == 90
+
+
+def test_octets_behind_short_replies_that_fill_the_block(couple) -> None:
+    both, numbers = begin_short(couple, 90)
+    number, stream = both.begin(*TUNNEL, ends=False)
+    stream.send(ESTABLISHED)
+    open_windows(both, [*numbers, number])
+    both.flush()
+    both.carrier.hear(speaks=False)
+    assert stream.send(bytes(20_000)) == 20_000
+    both.hear()
+    assert count_ended(both) == 90
+    assert len(both.peer.answers[number].body) == 20_000
