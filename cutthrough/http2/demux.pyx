@@ -16,7 +16,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 from cutthrough.http2.fingerprint cimport Print, note_pseudo, read_frames
 from cutthrough.http2.frames cimport (
-    forget_late, free_one, free_stuck, on_send_data, reset, stream_in)
+    forget_late, free_one, free_stuck, note_end_out, on_send_data, reset, stream_in)
 from cutthrough.http2.meter cimport (
     CLOSED, PREFACE, is_closed, measure, start_meter, take_refusal)
 from cutthrough.http2.nghttp2 cimport *
@@ -324,6 +324,10 @@ cdef int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame,
             st.waits = False
             if st.listed >> STUCK & 1:
                 free_one(st)
+    elif frame.hd.type == NGHTTP2_HEADERS and frame.hd.flags & NGHTTP2_FLAG_END_STREAM:
+        st = stream_in(session, frame.hd.stream_id)
+        if st != NULL:
+            note_end_out(st)
     if frame.hd.type != NGHTTP2_RST_STREAM:
         return 0
     code = frame.rst_stream.error_code

@@ -29,6 +29,8 @@ cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogi
 # Our message ends behind all octets that were said, with the trailers in st.part.
 cdef void say_end(Stream *st) noexcept nogil
 cdef void reset(Stream *st, uint32_t code) noexcept nogil
+# The frame with our end has been written.
+cdef void note_end_out(Stream *st) noexcept nogil
 # For the library.
 cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
                       size_t n, nghttp2_data_source *source, void *user) noexcept nogil

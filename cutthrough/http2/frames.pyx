@@ -412,7 +412,12 @@ cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint
             st.piece_n -= n
         give_credit(&d.meter, n)
     if frame.hd.flags & NGHTTP2_FLAG_END_STREAM:
-        st.ended = True
-        if st.released and not st.peer_ended:   # the rest of the request is of no use
-            nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, st.id, NGHTTP2_NO_ERROR)
+        note_end_out(st)
     return 0
+
+
+cdef void note_end_out(Stream *st) noexcept nogil:
+    st.ended = st.end_out = True
+    if st.released and not st.peer_ended:   # the rest of the request is of no use
+        nghttp2_submit_rst_stream(
+            st.demux.session, NGHTTP2_FLAG_NONE, st.id, NGHTTP2_NO_ERROR)

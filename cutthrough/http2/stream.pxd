@@ -74,6 +74,7 @@ cdef struct Stream:
     uint8_t piece_ends      # it ends with the octets at hand
     uint8_t ends            # our end is due when tail and piece are in frames
     uint8_t ended           # our end is in a frame
+    uint8_t end_out         # that frame has been written
     uint8_t crowded         # its octets found no room in `out`
     uint8_t abortive
     uint8_t is_gone         # the library has closed it

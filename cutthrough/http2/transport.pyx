@@ -128,8 +128,8 @@ cdef void release(Socket *s) noexcept nogil:
     if st.is_gone:
         free_stream(st)
         return
-    if st.ended and st.peer_ended or (
-            st.ends and not d.asks and not st.abortive and not st.error):
+    if st.ended and st.peer_ended or not (
+            st.end_out or d.asks or st.abortive or st.error) and (st.ends or st.ended):
         # The library closes it when the last frame is out
         delist(st, DUE)
         give_block(&st.head)
@@ -140,7 +140,7 @@ cdef void release(Socket *s) noexcept nogil:
         return
     if d.asks:
         pass                            # nobody reads the rest of the response
-    elif st.ended:
+    elif st.end_out:
         code = NGHTTP2_NO_ERROR         # RFC 9113 section 8.1
     elif st.abortive:
         code = NGHTTP2_CONNECT_ERROR if st.is_tunnel else NGHTTP2_INTERNAL_ERROR

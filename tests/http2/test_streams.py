@@ -1,6 +1,7 @@
 """Streams of HTTP/2 as a session has them: requests of HTTP/1.1, and answers (R62)."""
 
 import errno
+import socket
 
 import pytest
 
@@ -169,16 +170,61 @@ def test_a_close_without_an_answer(couple) -> None:
     assert both.peer.answers[number].reset == CANCEL
 
 
-def test_an_answer_before_the_request_was_whole(couple) -> None:
-    """The client may stop: RFC 9113 section 8.1."""
+CHUNKED = b"HTTP/1.1 413 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+EARLY = {
+    "length": (b"HTTP/1.1 413 No\r\nContent-Length: 5\r\n\r\n", b"hello"),
+    "no body": (b"HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n",),
+    "chunks": (CHUNKED + b"0\r\n\r\n",),
+    "an end of its own": (CHUNKED, b"0\r\n\r\n"),
+    "trailers": (CHUNKED + b"0\r\nX-A: b\r\n\r\n",),
+    "to the end": (b"HTTP/1.1 413 No\r\n\r\nhello",),
+}
+
+
+@pytest.mark.parametrize("pieces", EARLY.values(), ids=EARLY)
+def test_an_answer_before_the_request_was_whole(couple, pieces) -> None:
+    """The client may stop: RFC 9113 section 8.1. The stream stayed open if its end was
+    not in a frame with octets."""
     both = couple()
     number, stream = both.begin(*POST, ends=False)
-    stream.send(OKAY, b"hello")
+    for piece in pieces:
+        assert stream.send(piece) == len(piece)
     stream.half_close()
     stream.close()
     both.look()
-    assert both.peer.answers[number].ended
-    assert both.peer.answers[number].reset == NO_ERROR
+    answer = both.peer.answers[number]
+    assert (answer.status, answer.ended, answer.reset) == (413, True, NO_ERROR)
+    assert both.peer.h2.open_outbound_streams == 0
+
+
+@pytest.mark.parametrize("body", [b"", b"hello"])
+def test_answers_before_the_requests_were_whole_on_a_full_connection(
+        couple, body) -> None:
+    """Those without a body were lost."""
+    both = couple()
+    both.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+    bulk, hog = both.begin(*TUNNEL, ends=False)
+    both.peer.h2.increment_flow_control_window(1 << 24, bulk)
+    both.peer.h2.increment_flow_control_window(1 << 26)
+    begun = [both.begin(*POST, ends=False) for _ in range(12)]
+    hog.send(ESTABLISHED)
+    while hog.can_write:
+        assert hog.send(bytes(65536)) >= 0
+    for number, stream in begun:
+        reply = b"HTTP/1.1 413 No\r\nX: %s\r\nContent-Length: %d\r\n\r\n%s" % (
+            b"%04d" % number * 1000, len(body), body)
+        assert stream.send(reply) == len(reply)
+        stream.half_close()
+        stream.close()
+    while not both.carrier.can_write:
+        both.look()
+        both.carrier.hear()
+    both.look()
+    for number, _ in begun:
+        answer = both.peer.answers[number]
+        assert (answer.status, answer.body) == (413, body)
+        assert (answer.ended, answer.reset) == (True, NO_ERROR)
+    assert both.peer.h2.open_outbound_streams == 1
 
 
 def test_the_clients_reset(couple) -> None:
