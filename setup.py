@@ -118,15 +118,8 @@ OPENSSL_3 = """
 #endif
 """
 # Modules that need libnghttp2; without its headers they are left out.
-OF_NGHTTP2 = {
-    "cutthrough/http2/message.pyx",
-    "cutthrough/http2/demux.pyx",
-    "cutthrough/http2/frames.pyx",
-    "cutthrough/http2/request.pyx",
-    "cutthrough/http2/stream.pyx",
-    "cutthrough/http2/trailers.pyx",
-    "cutthrough/http2/transport.pyx",
-}
+OF_NGHTTP2 = {f"cutthrough/http2/{name}.pyx" for name in (
+    "message", "demux", "frames", "request", "stream", "trailers", "transport")}
 NGHTTP2 = """
 #include <nghttp2/nghttp2.h>
 #if NGHTTP2_VERSION_NUM < 0x013200
