@@ -323,7 +323,8 @@ cdef uint32_t count(const Socket *carrier) noexcept nogil:
 
 
 cdef bint holds(const Socket *carrier) noexcept nogil:
-    return demux_of(carrier).out != NULL
+    cdef Demux *d = demux_of(carrier)
+    return d.out != NULL or d.lists[<int>OPEN].first != NULL
 
 
 cdef int64_t idle_since_us(const Socket *carrier, int64_t now_us) noexcept nogil:

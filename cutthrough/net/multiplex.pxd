@@ -81,7 +81,8 @@ cdef struct Multiplexer:
     int (*speak)(Socket *carrier) noexcept nogil
     # Streams that are open.
     uint32_t (*count)(const Socket *carrier) noexcept nogil
-    # Whether the carrier has not taken all that was said.
+    # Whether something that was said is still to go out, or a stream is open: the carrier has not
+    # taken it, or the peer's window has no room for the end of an answer.
     bint (*holds)(const Socket *carrier) noexcept nogil
     # Since when it has no stream; 0: it has some.
     int64_t (*idle_since_us)(const Socket *carrier, int64_t now_us) noexcept nogil

@@ -21,6 +21,7 @@ from cutthrough.net.multiplex cimport (
     HEARD_RESETS, HEARD_SOME, REFUSED_EXTENDED, REFUSED_INVALID, REFUSED_MALFORMED,
     REFUSED_NOT, REFUSED_TOO_LARGE, Bounds, Due, Multiplexer, multiplexer)
 from cutthrough.net.poller cimport Endpoint
+from cutthrough.net.sysio cimport untaken
 from cutthrough.outcome cimport (
     BAD_HTTP2, BAD_REQUEST, BAD_STREAM, HEAD_TIMEOUT, HEAD_TOO_LARGE, HTTP2_FLOOD, HTTP2_HEADERS,
     HTTP2_RESETS, KEEPALIVE_TIMEOUT, OK, OVERLOADED, UNSUPPORTED_PROTOCOL)
@@ -61,8 +62,9 @@ cdef int run_streams(Client c) except -1:
     serve(c, m)                             # streams that speaking has ended
     if heard > HEARD_SOME:
         return end_streams(c, m, heard)
-    if state != HEARD_ALL:
-        return end_streams(c, m, state)
+    if state != HEARD_ALL and not (state == HEARD_END and is_draining_out(c)):
+        # An end that both sides have said: the client may still send for the last answers
+        return end_streams(c, m, HEARD_ALL if state == HEARD_END else state)
     if heard == HEARD_SOME:
         c.poller.call_again(c)
     if m.count(&c.sock):
@@ -169,6 +171,12 @@ cdef int64_t deadline_of(Client c, const Multiplexer *m) noexcept:
     return deadline_ms
 
 
+cdef bint is_draining_out(Client c) noexcept:
+    """Whether a drain waits for the last answers: a close would discard them if the client
+    credited them later. The drain looks again, and has a bound."""
+    return c.context.draining and untaken(&c.sock) > 0
+
+
 cdef int close_idle_streams(Client c) except -1:
     cdef const Multiplexer *m = multiplexer()
     cdef int64_t now_ms = c.poller.time_ms()
@@ -181,7 +189,7 @@ cdef int close_idle_streams(Client c) except -1:
     if c.context.draining:
         m.drain(&c.sock)
     if m.count(&c.sock) == 0 and (now_ms >= deadline_of(c, m) or (
-            c.context.draining and not m.holds(&c.sock))):
+            c.context.draining and not (m.holds(&c.sock) or is_draining_out(c)))):
         c.context.counters.outcomes[<int>KEEPALIVE_TIMEOUT] += 1
         return end_streams(c, m, HEARD_ALL) or 1
     return set_deadline(c, m) or 1
