@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from cutthrough.process.breakpoints import Chosen
-from cutthrough.process.packets import descriptors_in, send_packet
+from cutthrough.process.packets import receive_packet, send_packet
 from cutthrough.process.selector import Selector
 
 # Messages are small: large data travels as a memory descriptor with one. The longest is
@@ -358,13 +358,11 @@ class Channel:
         it closes. A message's descriptor is kept for `take_fd`.
         """
         try:
-            packet, control, _, _ = self._socket.recvmsg(
-                MESSAGE_BYTES, socket.CMSG_SPACE(MOST_FDS * 4), socket.MSG_CMSG_CLOEXEC)
+            packet, fds = receive_packet(self._socket, MESSAGE_BYTES, MOST_FDS)
         except ConnectionResetError:         # the peer died with messages unread
             return None
         if not packet:
             return None
-        fds = descriptors_in(control)
         try:
             message = read_message(packet)
         except Unreadable:

@@ -15,6 +15,15 @@ def send_packet(sock: socket.socket, packet: bytes, fds: Iterable[int]) -> None:
                  socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
+def receive_packet(sock: socket.socket, n: int, most_fds: int
+                   ) -> tuple[bytes, list[int]]:
+    """Returns the next packet, of `n` bytes at most, and its descriptors, which no
+    child inherits. Raises OSError as recvmsg(2) does."""
+    packet, control, _, _ = sock.recvmsg(
+        n, socket.CMSG_SPACE(most_fds * 4), socket.MSG_CMSG_CLOEXEC)
+    return packet, descriptors_in(control)
+
+
 def descriptors_in(control: Iterable[tuple[int, int, bytes]]) -> list[int]:
     """The descriptors that came with a packet, from recvmsg(2)'s control messages."""
     fds: list[int] = []

@@ -29,6 +29,7 @@ import signal
 import socket
 import sys
 import time
+from array import array
 
 import msgspec
 
@@ -248,7 +249,10 @@ class Writer:
         with contextlib.suppress(OSError):   # no memory; it has ended, or does not read
             fd = in_memory(encode(parts))
             try:
-                socket.send_fds(self._channel, [name], [fd], socket.MSG_DONTWAIT)
+                # Not socket.send_fds: that of Python 3.11 ignores its flags
+                self._channel.sendmsg(
+                    [name], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))],
+                    socket.MSG_DONTWAIT)
             finally:
                 os.close(fd)
 

@@ -26,6 +26,7 @@ import msgspec
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say
 from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.process.packets import receive_packet
 from cutthrough.storage.settings import Settings, Start, settings_of
 from cutthrough.supervisor.children import (
     BACKOFF_S,
@@ -195,8 +196,7 @@ class CaptureWriter:
     def _on_word(self, channel: socket.socket) -> None:
         word, fds = b"", list[int]()
         with contextlib.suppress(ConnectionError):
-            word, fds, _, _ = socket.recv_fds(
-                channel, 64, 1, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+            word, fds = receive_packet(channel, 64, 1)
         content = [from_memory(fd) for fd in fds]
         for name, said in list(self._questions.items()):
             if word in (b"", name) and not said.done():

@@ -36,6 +36,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.policy.source import Policy
 from cutthrough.process.channel import Message, Unreadable, read_message
 from cutthrough.process.environment import EARLY
+from cutthrough.process.packets import receive_packet
 from cutthrough.process.systemd import successor_environment
 
 log = logging.getLogger("cutthrough")
@@ -119,8 +120,7 @@ class Predecessor:
         left = int.from_bytes(self._receive(4), "big")
         fds: list[int] = []
         while len(fds) < left:
-            data, some, _, _ = socket.recv_fds(
-                self._socket, 16, FDS_AT_ONCE, socket.MSG_CMSG_CLOEXEC)
+            data, some = receive_packet(self._socket, 16, FDS_AT_ONCE)
             if not data:
                 raise ConnectionAbortedError("the previous program has exited")
             fds += some
@@ -165,8 +165,7 @@ class Predecessor:
 
     def _on_readable(self, on_tunnels: Callable[[int, int], None] | None) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(
-                self._socket, MOST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+            data, fds = receive_packet(self._socket, MOST_BYTES, 1)
         except BlockingIOError:
             return
         except OSError:
