@@ -1,4 +1,5 @@
-"""A body that this program sends in chunks of its own is captured without them."""
+"""A body that this program sends in chunks of its own is captured without them
+(R101)."""
 
 import pytest
 

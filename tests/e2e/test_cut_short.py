@@ -273,8 +273,8 @@ def test_a_delivery_ends_where_its_reader_does(
 @pytest.mark.parametrize("by", ["client_reset", "lifetime"])
 def test_a_tunnel_ends_whose_origin_takes_nothing_any_more(
         directory, opened, loop_name, make_origin, dial, by):
-    """The origin has sent more than the client reads, and closed: what the client sends
-    is thrown away. If the tunnel was cut then, its worker died."""
+    """R97: the origin has sent more than the client reads, and closed: what the client
+    sends is thrown away. If the tunnel was cut then, its worker died."""
     def script(conn: Connection) -> None:
         conn.fill()
         conn.send(DATA)

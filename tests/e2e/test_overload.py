@@ -232,8 +232,8 @@ def test_bulk_passes_without_a_pipe_to_be_had(start_proxy, nginx, dial, exhaust)
 
 def test_a_destination_without_ports_leaves_others_their_connections(
         start_proxy, make_origin, dial):
-    """Each request to it closed the whole pool, though only connections to the same
-    address have its ports."""
+    """R98: each request to it closed the whole pool, though only connections to the
+    same address have its ports."""
     with own_network():
         with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as file:
             file.write("40000 40019")

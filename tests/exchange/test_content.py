@@ -97,7 +97,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("coding", BOMBS)
 def test_what_inflates_to_nothing_is_bounded_between_codings(coding: str) -> None:
-    """R63: a few kilobytes were seconds of work, since nothing came out."""
+    """R63, R99: a few kilobytes were seconds of work, since nothing came out."""
     assert undo_coding(BOMBS[coding], coding, content.MOST_CAPTURED) == (None, False)
     decoders, work = make_decoders(coding), 0
     with pytest.raises(CodingError):

@@ -69,6 +69,7 @@ def test_words_are_found_at_the_first_place_and_the_longest_there(words, data, b
 
 
 def test_a_search_of_words_ends_at_its_bound():
+    """R102."""
     words = Words([b"a" * 9 + b"b", b"c"])
     assert words.find(b"a" * 9000, 0, 1000)[0] == -2
     assert words.begun(b"a" * 9, 10)[0] == -1

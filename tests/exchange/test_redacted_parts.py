@@ -1,4 +1,5 @@
-"""Multipart bodies without secrets, in each other and with any fields (R63, R79)."""
+"""Multipart bodies without secrets, in each other and with any fields (R63, R79,
+R100)."""
 
 import pytest
 
