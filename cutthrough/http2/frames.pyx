@@ -26,7 +26,7 @@ from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_RELAYS, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, take_block)
 from cutthrough.net.gather cimport MOST_PIECES, try_gather
 from cutthrough.net.linux cimport ECONNRESET, ENOMEM, iovec
-from cutthrough.net.sends cimport in_batch, set_batch_hook
+from cutthrough.net.sends cimport end_reading, in_batch, set_batch_hook
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_send
 
 cdef enum:
@@ -119,6 +119,7 @@ cdef void lose_sends(Demux *d, int error) noexcept nogil:
     give_block(&d.out)
     d.stuck = False
     d.carrier.ready |= CAN_READ
+    end_reading(d.carrier.fd)
     free_stuck(d)                           # each finds out by its next send
 
 

@@ -32,6 +32,9 @@ cdef bint collect(const Sender *sender, const char *a, size_t n, const char *b,
 cdef bint has_send(int fd) noexcept nogil
 # Sends all that is pending, and calls the hook for each.
 cdef void submit_sends() noexcept nogil
+# After a failed send: what has come is still read, and behind it an end, which is an event. Without it
+# none may come, because errors such as ENOBUFS are of this send alone.
+cdef void end_reading(int fd) noexcept nogil
 # The socket's endpoint gets a call at the end of the batch, as if an event had come.
 cdef void wake_later(Socket *s) noexcept nogil
 # The next socket of wake_later; NULL: none.

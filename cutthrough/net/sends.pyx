@@ -32,6 +32,7 @@ cdef extern from "uring.h" nogil:
     int ring_report(ring *r, uint32_t *i, int *result)
 
 cdef extern from "<sys/socket.h>" nogil:
+    int SHUT_RD
     int socketpair(int domain, int type, int protocol, int *fds)
 
 cdef enum:
@@ -136,6 +137,10 @@ cdef bint has_send(int fd) noexcept nogil:
         if sends[i].sender.fd == fd:
             return True
     return False
+
+
+cdef void end_reading(int fd) noexcept nogil:
+    linux.shutdown(fd, SHUT_RD)
 
 
 cdef void wake_later(Socket *s) noexcept nogil:

@@ -2,7 +2,9 @@
 
 import contextlib
 import fcntl
+import signal
 import socket
+import ssl
 import struct
 import termios
 import threading
@@ -11,7 +13,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from h2.settings import SettingCodes
 
+from tests.support.certificates import localhost
 from tests.support.client import Client
+from tests.support.http2_listener import BOTH, LOGIN, OKAY
+from tests.support.http2_listener import reach as reach
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import (
     ALL,
@@ -22,8 +27,12 @@ from tests.support.inside import (
     over_tls,
     send,
 )
-from tests.support.origin import Connection, Script
+from tests.support.origin import Connection, Script, answer
 from tests.support.parents import parent
+from tests.support.preload import build_preload
+from tests.support.proxy import Proxy
+from tests.support.sockets import unsent
+from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -164,3 +173,64 @@ def test_an_early_refusal_by_http2_arrives(
     proxy = start_policy(ALL, config(
         f'tls_records = "{records}"\norigin_http2 = "auto"\n'))
     assert upload(enter(proxy, dial(proxy), origin.port)) == 413
+
+
+# The next send of a short record fails as when the kernel is short of memory: no event
+# follows
+NO_BUFFERS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+ssize_t send(int fd, const void *data, size_t n, int flags) {
+    static ssize_t (*real)(int, const void *, size_t, int);
+    const char *mark = getenv("FAIL_SEND");
+    if (!real)
+        real = (ssize_t (*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send");
+    if (mark && n > 44 && *(const unsigned char *)data == 0x17 && unlink(mark) == 0) {
+        errno = ENOBUFS;
+        return -1;
+    }
+    return real(fd, data, n, flags);
+}
+"""
+
+
+@pytest.mark.parametrize("together", [1, 5])
+def test_a_connection_of_streams_ends_if_the_send_of_a_batch_fails(
+        loop_name, directory, opened, reach, make_origin, tmp_path, together) -> None:
+    """Its client waited for twice keepalive_timeout for answers that were lost."""
+    pytest.importorskip("cutthrough.http2.transport")
+    mark = tmp_path / "mark"
+    env = {**build_preload(tmp_path, NO_BUFFERS), "FAIL_SEND": str(mark)}
+    proxy = opened.enter_context(Proxy(
+        directory("http2"), loop=loop_name, env=env,
+        config='keepalive_timeout = "1h"\n' + table(localhost(), **BOTH)))
+    go, gone = threading.Event(), threading.Semaphore(0)
+
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        go.wait(30)
+        conn.send(OKAY)
+        gone.release()
+
+    origin = make_origin(script)
+    peer = reach(proxy)
+    for _ in range(together):
+        peer.get(origin.url(), LOGIN)
+    origin.wait_requests(together)
+    other = make_origin(answer(OKAY)).url()
+    assert peer.wait(peer.get(other, LOGIN)).status == 200
+    proxy.worker.send_signal(signal.SIGSTOP)    # the answers come in a single batch
+    wait_until(lambda: proxy.worker.status() == "stopped", "stopped")
+    go.set()
+    assert all(gone.acquire(timeout=30) for _ in range(together))
+    wait_until(lambda: unsent(origin.port) == 0, "delivered")
+    mark.touch()
+    proxy.worker.send_signal(signal.SIGCONT)
+    with contextlib.suppress(ssl.SSLError, ConnectionError):
+        peer.wait_end()                         # perhaps without close_notify
+    assert not mark.exists()

@@ -20,7 +20,8 @@ from cutthrough.net cimport linux
 from cutthrough.net.gather cimport EOPNOTSUPP, set_gather
 from cutthrough.net.linux cimport (
     EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno, iovec)
-from cutthrough.net.sends cimport Sender, can_collect, collect, ending, submit_sends
+from cutthrough.net.sends cimport (
+    Sender, can_collect, collect, end_reading, ending, submit_sends)
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls cimport openssl
 from cutthrough.net.tls.failures cimport errno_of_alert
@@ -306,7 +307,10 @@ cdef inline bint leave_to_batch(Socket *s, size_t size) noexcept nogil:
 
 
 cdef void on_sent(void *owner, const char *data, size_t n, ssize_t result) noexcept nogil:
-    note_sent(<Socket *>owner, data, n, result)
+    """Bytes that are lost counted as taken: the owner has to know."""
+    cdef Socket *s = <Socket *>owner
+    if note_sent(s, data, n, result):
+        end_reading(s.fd)
 
 
 cdef size_t seal_later(Socket *s, const void *a, size_t n, const void *b, size_t m,
