@@ -5,9 +5,9 @@ which bounds its output, and backports.zstd; Python 3.14 has zstd itself.
 
     bytes that came ─> Decoders.feed ─> 64 KiB at a time, or b"" for work without any
 
-Several codings multiply, so a bound of what comes out bounds no work: 2 kB may inflate
-to 1 GiB that the next coding passes over. `Decoders` bounds what each layer makes by
-what has come out at the end, for every user of this module.
+Several codings multiply, so a bound on the result bounds no work: 2 kB may inflate to
+1 GiB, and the next coding passes over it. `Decoders` bounds the output of each layer by
+the bytes of the result, for every user of this module.
 """
 
 import functools

@@ -1,8 +1,8 @@
 """The work of filters in a turn of the loop: bounded, for all exchanges of a worker.
 
-Bytes come out of C within a bound for each turn, but few of them may be much work: a
-coding that inflates, or a frame of two octets. What is beyond waits for the next turn
-(R64), in which each task does one step at least.
+Bytes come out of C within a bound for each turn, but a few of them may be much work: a
+coding inflates them, or each two are a frame. If the work of a turn exceeds its bound,
+the rest waits for the next turn (R64), and each task does one step there at least.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ OF_TURN = 1 << 20
 
 
 class Turn:
-    """Of one worker."""
+    """Of a worker."""
 
     def __init__(self) -> None:
         self._left = OF_TURN
