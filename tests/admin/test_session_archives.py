@@ -3,7 +3,6 @@ number that is too large is a mistake of the archive (R70, R71)."""
 
 import json
 import tarfile
-import tracemalloc
 
 import pytest
 
@@ -24,6 +23,7 @@ from cutthrough.recording.model.recording import (
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.session import Manifest
 from tests.support.archives_of_sessions import entry, manifest, sparse, tar
+from tests.support.memory import peak_of
 
 MIB = 1 << 20
 BIG = 10 ** 30
@@ -32,16 +32,6 @@ BIG = 10 ** 30
 def add(tmp_path, data, name="a"):
     folder = tmp_path / "sessions"
     return read_archive(Sessions(folder), name, str(folder), data)
-
-
-def peak(work):
-    """Bytes that were allocated at most."""
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def refused(tmp_path, data):
@@ -55,7 +45,7 @@ def test_a_sparse_file_is_none_of_an_export(tmp_path, form):
     """10 KB took 1 GiB."""
     data = sparse("a.json", 256 * MIB, form) + tar(
         {"manifest.json": manifest("a.json")})
-    assert peak(lambda: refused(tmp_path, data)) < 16 * MIB
+    assert peak_of(lambda: refused(tmp_path, data)) < 16 * MIB
 
 
 @pytest.mark.parametrize("size", [b"999999999999999999999", b"-512", b"5"])
@@ -79,7 +69,7 @@ def test_a_file_counts_once_for_a_manifest(tmp_path):
     """1 MiB that was listed 1000 times took 1 GiB."""
     files = {"manifest.json": manifest(*["a.json"] * 200),
              "a.json": entry(text="y" * MIB)}
-    assert peak(lambda: refused(tmp_path, tar(files))) < 100 * MIB
+    assert peak_of(lambda: refused(tmp_path, tar(files))) < 100 * MIB
 
 
 @pytest.mark.parametrize("pieces", [
