@@ -1,5 +1,6 @@
 """C that takes the place of functions of libc in a program: LD_PRELOAD."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,4 +17,5 @@ def build_preload(directory: Path, source: str) -> dict[str, str]:
     library = directory / "first.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, directory / "first.c",
                     "-ldl"], check=True)  # fmt: skip
-    return {"LD_PRELOAD": str(library)}
+    # Behind the sanitizers' libraries, if there are any
+    return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}".strip()}
