@@ -11,11 +11,12 @@ from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.successors import end_family, successor_of
 from tests.support.wait import wait_until
+from tests.support.worker_patches import PATCH
 
 # While `wait` exists in a folder, the first worker that starts makes a file some turns
 # of its loop after it has prepared; each further one waits, and then exits with 1
-SECOND_FAILS = """
-import os, sys, threading, time
+SECOND_FAILS = PATCH + """
+import os
 folder = {folder!r}
 
 def report(worker, before):
@@ -24,23 +25,13 @@ def report(worker, before):
     asyncio.get_running_loop().call_later(
         0.1, lambda: open(folder + "/prepared", "w").close())
 
-def patch():
-    while True:
-        module = sys.modules.get("cutthrough.worker.worker")
-        worker = getattr(module, "Worker", None)
-        if hasattr(worker, "leaks"):
-            break
-        time.sleep(0.001)
-    before = worker.open
-    worker.open = lambda self: report(self, before)
-
 if "cutthrough.worker.main" in sys.orig_argv and os.path.exists(folder + "/wait"):
     try:
         os.mkdir(folder + "/first")
-        threading.Thread(target=patch, daemon=True).start()
+        patch("open", report)
     except FileExistsError:
         while os.path.exists(folder + "/wait"):
-            time.sleep(0.01)
+            time.sleep(0.01)                 # the end of a file has no event
         os._exit(1)
 """
 

@@ -1,4 +1,4 @@
-"""Recordings and sessions that cannot be read, in a worker: what is sound is replayed,
+"""A worker meets malformed recordings and locked sessions: it replays the sound ones,
 and a switch has its effect."""
 
 import json

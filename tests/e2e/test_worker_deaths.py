@@ -9,6 +9,7 @@ import pytest
 from tests.support.handovers import RENEW, pids
 from tests.support.proxy import Proxy
 from tests.support.wait import wait_until
+from tests.support.worker_patches import PATCH
 
 pytestmark = pytest.mark.any_loop
 
@@ -21,11 +22,11 @@ if "cutthrough.worker.main" in sys.orig_argv:
     if os.path.exists(folder + "/die"):
         os._exit(9)
     while os.path.exists(folder + "/hold"):
-        time.sleep(0.01)
+        time.sleep(0.01)                     # the end of a file has no event
 """
 # `die` ends them when they are to accept connections, `hold` has them wait then
-BEGINS = """
-import os, sys, threading, time
+BEGINS = PATCH + """
+import os
 folder = {folder!r}
 
 def begin(worker, before):
@@ -33,22 +34,12 @@ def begin(worker, before):
     if os.path.exists(folder + "/die"):
         os._exit(9)
     while os.path.exists(folder + "/hold"):
-        time.sleep(0.01)
+        time.sleep(0.01)                     # the end of a file has no event
     before(worker)
-
-def patch():
-    while True:
-        module = sys.modules.get("cutthrough.worker.worker")
-        worker = getattr(module, "Worker", None)
-        if hasattr(worker, "leaks"):
-            break
-        time.sleep(0.001)
-    before = worker.begin
-    worker.begin = lambda self: begin(self, before)
 
 if "cutthrough.worker.main" in sys.orig_argv and (
         os.path.exists(folder + "/die") or os.path.exists(folder + "/hold")):
-    threading.Thread(target=patch, daemon=True).start()
+    patch("begin", begin)
 """
 
 

@@ -237,7 +237,8 @@ def without_login(url: str) -> str:
     """Without the user information of the authority. Of another URL in this one it
     stays."""
     scheme, mark, rest = url.partition("://")
-    end = _AUTHORITY.match(rest).end()       # type: ignore[union-attr]
+    authority = _AUTHORITY.match(rest)
+    end = authority.end() if authority is not None else 0
     return f"{scheme}{mark}{rest[:end].rpartition('@')[2]}{rest[end:]}"
 
 

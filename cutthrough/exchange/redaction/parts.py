@@ -116,7 +116,7 @@ def _is_data(line: bytes) -> bool:
 
 
 def _redact_others(data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
-    made = bytearray()
+    result = bytearray()
     at = 0                                   # behind the last line of data
     for match in _LINE.finditer(data):
         is_end = match.end() == match.start()            # of the stream
@@ -124,16 +124,16 @@ def _redact_others(data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
             lines = data[at:match.start()]
             if core := lines.strip(b"\r\n"):
                 begin = lines.index(core)
-                made += lines[:begin] + redact(core) + lines[begin + len(core):]
+                result += lines[:begin] + redact(core) + lines[begin + len(core):]
             else:
-                made += lines
-            made += match[0]
+                result += lines
+            result += match[0]
             at = match.end()
-    return bytes(made)
+    return bytes(result)
 
 
 def _redact_data(data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
-    made, text = bytearray(), bytearray()
+    result, text = bytearray(), bytearray()
     at, begin, end, ending = 0, -1, 0, b""   # of an event's lines of data
     for match in _LINE.finditer(data):
         if _is_data(match[1]):
@@ -146,12 +146,12 @@ def _redact_data(data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
         elif begin >= 0 and not match[1]:    # the event ends, also with the stream
             changed = redact(bytes(text)) if text else b""
             if changed != text:
-                made += data[at:begin]
+                result += data[at:begin]
                 for other in _LINE.finditer(data, begin, end):
-                    made += b"" if _is_data(other[1]) else other[0]
-                made += b"data: " + changed.replace(
+                    result += b"" if _is_data(other[1]) else other[0]
+                result += b"data: " + changed.replace(
                     b"\n", (ending or b"\n") + b"data: ") + ending
                 at = end
             text.clear()
             begin = -1
-    return bytes(made + data[at:])
+    return bytes(result + data[at:])

@@ -156,9 +156,12 @@ class PatternMasker:
         except ValueError:                   # it is malformed, or has half a character
             return 0
         for number, place in enumerate(places):
-            if not isinstance(document, dict | list):
+            if isinstance(document, dict):
+                document = document[place.name]
+            elif isinstance(document, list):
+                document = document[0]
+            else:
                 return number
-            document = document[place.name or 0]     # type: ignore[index]
         return document if isinstance(document, str) else [document]
 
 
