@@ -23,8 +23,9 @@ FEATURES = tuple(
 )
 #: The requirements for the data plane (asked.py), with all required features on.
 FULL = "cutthrough-full"
-NEAR = ("direct", "lean", "relay", FULL, "haproxy-http", "nginx", "cutthrough")
-TUNNELS = ("direct", "lean", "relay", FULL, "haproxy-tcp", "cutthrough")
+OURS = ("cutthrough", "cutthrough-log", FULL)
+NEAR = ("direct", "lean", *OURS, "relay", "haproxy-http", "nginx")
+TUNNELS = ("direct", "lean", *OURS, "relay", "haproxy-tcp")
 BULK = (*TUNNELS, "haproxy-splice", "relay-splice")
 SOCKS = ("relay-socks", "cutthrough-socks", "microsocks", "dante")
 #: A page and its resources, as LittleProxy's own document has them beside it.
@@ -61,16 +62,16 @@ CEILINGS = ("ceiling", "ceiling-setup", "ceiling-setup-all")
 CEILING = Part(CEILINGS, ("direct",), seconds=0.7)
 
 
-def asked() -> list[Part]:
+def asked(pairs: int = 5) -> list[Part]:
     """Return the scenarios of the requirements, in the order of the table."""
     return [
-        Part(("plain-keepalive",), NEAR),
+        Part(("plain-keepalive",), NEAR, repetitions=pairs),
         ITSELF,
         CEILING,
-        Part(("plain-16k", "plain-new"), NEAR),
-        Part(("connect-setup", "ping-c100"), TUNNELS),
-        Part(ALONE, ("lean", *CLOSE, FULL), repetitions=5, seconds=0.5),
-        Part(("bulk",), BULK),
+        Part(("plain-16k", "plain-new"), NEAR, repetitions=pairs),
+        Part(("connect-setup", "ping-c100"), TUNNELS, repetitions=pairs),
+        Part(ALONE, ("lean", *CLOSE, *OURS[1:]), repetitions=5, seconds=0.5),
+        Part(("bulk",), BULK, repetitions=pairs),
         # Too many descriptors for one process, so two workers share the tunnels.
         Part(("idle-10000",), (f"{FULL}-2",)),
         Part(("idle-9800",), (FULL,), seconds=1),
@@ -113,7 +114,7 @@ def field() -> list[Part]:
         if name not in ("bulk", "idle-1000")
     ]
     return [
-        *asked(),
+        *asked(pairs=3),
         *peers,
         Part(("bulk",), others, seconds=1, again=("relay-splice",)),
         Part(

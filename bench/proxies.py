@@ -174,7 +174,10 @@ def _has_flags() -> Callable[[str], str]:
 LISTENER = "[[listeners]]"
 UNUSED = "cutthrough-unused"
 POLICY = ("--policy", "@FEATURES@/policy.toml", "--address-floor", "off")
-FULL = ("--access-log", "@DIR@/access.log", "--access-log-format", "json", *POLICY)
+FULL = (
+    "--users-file", "@FEATURES@/users", *POLICY,
+    "--access-log", "@DIR@/access.log", "--access-log-format", "json",
+)  # fmt: skip
 LOG_OFF = ("--access-log", "off")
 _lacks = _has_flags()
 
@@ -235,8 +238,8 @@ PROXIES = {
         "200 hosts and 2 networks are forbidden", *LOG_OFF, *POLICY
     ),
     UNUSED: Proxy("every feature of a rule, for other hosts", start_unused),
-    # As required: credentials, a policy, a log in JSON, one worker.
-    "cutthrough-full": _variant("policy and access log in JSON", *FULL),
+    # All at once: hashed users, a policy, a log in JSON, one worker.
+    "cutthrough-full": _variant("users, policy and access log in JSON", *FULL),
     "cutthrough-full-2": _variant("the same, two workers", *FULL, "--workers", "2"),
     "cutthrough-full-crowd": _variant(
         "the same, more connections than half of nofile",

@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from bench.asked import FULL, field_table, in_words, verdict_table
+from bench.asked import FULL, LOGGED, field_table, in_words, verdict_table
 from bench.charts import Bar, bar_chart, read_style, shown, step_chart, table
 from bench.children import BenchError
 from bench.figures import Figure, figures_of
@@ -198,7 +198,8 @@ def _features(summaries: list[Row]) -> str:
     out = []
     names = dict.fromkeys(
         row["scenario"] for row in summaries
-        if row["proxy"].startswith("cutthrough-") and not row["proxy"].startswith(FULL)
+        if row["proxy"].startswith("cutthrough-")
+        and not row["proxy"].startswith((FULL, LOGGED))
     )  # fmt: skip
     for name in names:
         rows = [
@@ -331,10 +332,11 @@ def _asked(result: Row, summaries: list[Row]) -> str:
     rows = result["results"]
     return (
         f'<h2 id="asked">{CHAPTERS["asked"]}</h2>'
-        '<p class="about">cutthrough-full: one worker; credentials, a policy and an'
-        " access log in JSON. Each figure is the median of the ratios of two runs of"
-        " one repetition, CPU against CPU where nothing else is said; the spread is"
-        " from the least to the most of them, and it held where the median did.</p>"
+        '<p class="about">cutthrough-log: one worker, credentials and an access log.'
+        " cutthrough-full: hashed users, a policy and a log in JSON. Each figure is the"
+        " median of the ratios of two runs of one repetition, CPU against CPU where"
+        " nothing else is said; the spread is from the least to the most of them, and"
+        " it held where the median did.</p>"
         f"{verdict_table(rows, link)}"
         f'<h2 id="costs">{CHAPTERS["costs"]}</h2><p class="about">CPU of the whole'
         " process tree, µs for a request, for a MiB, and private memory.</p>"

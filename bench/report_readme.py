@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import page_tables
-from bench.asked import FULL, Runs, group_runs
+from bench.asked import FULL, LOGGED, Runs, group_runs
 from bench.charts import shown
 from bench.children import HERE, BenchError
 from bench.page_tables import Result, cells, machine, short_version
@@ -22,8 +22,8 @@ from bench.summary import number, paired
 
 END = "<!-- end of it -->"
 HEAD = (
-    "", "lean relay", "relay", "cutthrough", "full", "full to the lean relay",
-    "HAProxy", "nginx",
+    "", "lean relay", "relay", "cutthrough", "to the lean relay", "full",
+    "full to the lean relay", "HAProxy", "nginx",
 )  # fmt: skip
 #: Of a tunnel, HAProxy knows bytes alone.
 BLIND = " blind"
@@ -75,18 +75,20 @@ def _row(line: Line, runs: Runs) -> str:
         value = _median(runs, line.scenario, proxy, line.key) if proxy else ""
         return f"{value}{unit}" if value else "–"
 
-    full = runs.get((line.scenario, FULL), [])
-    ratios = paired(full, runs.get((line.scenario, line.against), []), line.key)
-    if not ratios:
-        raise BenchError(f"no {line.scenario} of {FULL} and {line.against}")
-    ratio = (
-        f"{statistics.median(ratios):.2f}×{line.remark} "
-        f"({min(ratios):.2f} to {max(ratios):.2f})"
-    )
+    def ratio(proxy: str) -> str:
+        other = runs.get((line.scenario, line.against), [])
+        ratios = paired(runs.get((line.scenario, proxy), []), other, line.key)
+        if not ratios:
+            raise BenchError(f"no {line.scenario} of {proxy} and {line.against}")
+        return (
+            f"{statistics.median(ratios):.2f}×{line.remark} "
+            f"({min(ratios):.2f} to {max(ratios):.2f})"
+        )
+
     blind = BLIND if line.haproxy in ("haproxy-tcp", "haproxy-splice") else ""
     return cells(
-        line.name, cost("lean"), cost(line.relay), cost("cutthrough"), cost(FULL),
-        ratio, cost(line.haproxy, blind), cost(line.nginx, ""),
+        line.name, cost("lean"), cost(line.relay), cost(LOGGED), ratio(LOGGED),
+        cost(FULL), ratio(FULL), cost(line.haproxy, blind), cost(line.nginx, ""),
     )  # fmt: skip
 
 
@@ -101,7 +103,7 @@ def build_asked(result: Result) -> list[str]:
         if peer in result["peers"]
     ]  # fmt: skip
     idle = _median(runs, "idle-10000", f"{FULL}-2", "uss_bytes_per_tunnel")
-    last = ("private memory of a tunnel at rest, 10 000 of them", "", "", "",
+    last = ("private memory of a tunnel at rest, 10 000 of them", "", "", "", "",
             f"{idle} B", "", "", "")  # fmt: skip
     return [
         f"{machine(result['environment'], versions)}. {len(rows)} runs,"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bench.asked import FULL, field_table, judge, verdict_table
+from bench.asked import FULL, LOGGED, field_table, judge, verdict_table
 
 Row = dict[str, Any]
 
@@ -23,12 +23,15 @@ def verdict(scenario: str, rows: list[Row], what: str = "") -> Any:
 def test_a_ratio_is_the_median_of_those_of_neighbours() -> None:
     key = "cpu_us_per_request"
     rows = runs("plain-keepalive", "lean", key, 10.0, 20.0, 30.0)
-    rows += runs("plain-keepalive", FULL, key, 11.0, 20.0, 48.0)
+    rows += runs("plain-keepalive", LOGGED, key, 11.0, 20.0, 48.0)
     found = verdict("plain-keepalive", rows)
     assert round(found.median, 3) == 1.1
     assert (found.spread, found.held, found.held_in) == ("1 to 1.6", "yes", "2 of 3")
     rows += runs("plain-keepalive", "nginx", key, 25.0, 50.0, 75.0)
     assert "nginx 2.50" in verdict("plain-keepalive", rows).beside
+    rows += runs("plain-keepalive", FULL, key, 12.1, 20.0, 50.0)
+    dearer = verdict("plain-keepalive", rows, "hashed users")
+    assert (round(dearer.median, 3), dearer.held) == (1.042, "yes")
 
 
 def test_what_was_not_measured_is_not_held() -> None:
@@ -97,11 +100,11 @@ def test_set_ups_are_compared_with_what_the_quickest_took_on_the_same_cores() ->
 def test_what_stands_beside_a_figure_links_to_its_own_line() -> None:
     key = "cpu_us_per_request"
     rows = [
-        row for proxy, cost in (("lean", 10.0), (FULL, 12.0), ("nginx", 13.0))
+        row for proxy, cost in (("lean", 10.0), (LOGGED, 12.0), ("nginx", 13.0))
         for row in runs("plain-keepalive", proxy, key, cost)
     ]  # fmt: skip
     page = verdict_table(rows, lambda *of: f"<{'/'.join(of)}>")
-    for text in (f"{FULL}/1.2", f"{FULL}/1.2 to 1.2", "nginx/nginx 1.30"):
+    for text in (f"{LOGGED}/1.2", f"{LOGGED}/1.2 to 1.2", "nginx/nginx 1.30"):
         assert f"<plain-keepalive/{text}>" in page
 
 

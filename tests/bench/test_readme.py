@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.asked import FULL, group_runs, judge
+from bench.asked import FULL, LOGGED, group_runs, judge
 from bench.plan import guard
 from bench.scenarios import SCENARIOS
 
@@ -52,8 +52,8 @@ def test_a_line_of_the_table_is_what_was_measured(number: int) -> None:
     if scenario == "bulk":
         peers = "haproxy-splice"
     for proxy, cell in zip(
-        ("lean", relay, "cutthrough", FULL, peers, "nginx"), cells[:4] + cells[5:],
-        strict=True,
+        ("lean", relay, LOGGED, FULL, peers, "nginx"),
+        cells[:3] + cells[4:5] + cells[6:], strict=True,
     ):
         if (scenario, proxy) not in runs:
             assert cell in ("", "–"), (what, proxy)
@@ -65,7 +65,7 @@ def test_a_line_of_the_table_is_what_was_measured(number: int) -> None:
         one for one in judge(rows)
         if one.scenario == scenario and "rate" not in one.what
     )  # fmt: skip
-    median, *spread = told(cells[4])
+    median, *spread = told(cells[3])
     assert verdict.median is not None
     assert rounded(verdict.median, median) == median, what
     ends = (min(verdict.values), max(verdict.values))
@@ -81,7 +81,7 @@ def test_the_sentences_round_the_table_are_true() -> None:
     assert field["environment"]["command"] in text
     assert not field["environment"]["changed"]
     idle = next(one for one in judge(field["results"]) if one.scenario == "idle-10000")
-    assert idle.median is not None and f"{idle.median:.0f} B" in table()[-1][4]
+    assert idle.median is not None and f"{idle.median:.0f} B" in table()[-1][5]
 
 
 def block(name: str) -> tuple[str, list[list[str]]]:
