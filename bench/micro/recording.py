@@ -12,9 +12,9 @@ import random
 import time
 
 from bench.micro import Micro
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.recording import Recording, Request, Response
 
 COUNT = 100_000

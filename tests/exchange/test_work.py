@@ -24,7 +24,8 @@ from cutthrough.exchange.work import (
 )
 from cutthrough.process import work_process
 from cutthrough.process.work_pool import ProcessPool, ThreadPool, make_pool
-from cutthrough.recording.match.keys import Key, KeyReader
+from cutthrough.recording.match.keys import KeyReader
+from cutthrough.recording.match.routes import Key
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import Request
 from tests.support.sanitized import SANITIZED

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cutthrough.recording.match.keys import Route
 from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.routes import Route
 from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
 from cutthrough.recording.sessions.session import AnySession
 

@@ -8,9 +8,9 @@ import json
 import msgspec
 from hypothesis import strategies as st
 
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.recording import Request
 from tests.recording.answers import recording
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cutthrough.recording.match.alike import Alike
-from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.recording import Request
 
 ASKED = Request(method="GET", scheme="http", host="a", port=80, path="/", query="x=1")

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.recording import Chunk, Pattern, Request, Response
 from cutthrough.recording.play import player
 from cutthrough.recording.play.beforehand import prepare

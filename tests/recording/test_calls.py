@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
 from cutthrough.recording.play.calls import (
     ALL,
     NEVER,
     Answering,
     Call,
-    Differs,
+    CallDiffers,
     Frames,
     make_steps,
     refusal_trailers,
@@ -53,7 +53,7 @@ def test_messages_come_in_any_pieces():
     whole = message(b"ab") + message(b"c")
     found = [one for at in range(len(whole)) for one in frames.take(whole[at:at + 1])]
     assert found == [message(b"ab"), message(b"c")] and not frames.is_amid
-    with pytest.raises(Differs, match="longer than 1000 bytes"):
+    with pytest.raises(CallDiffers, match="longer than 1000 bytes"):
         list(frames.take(b"\0\0\0\xff\xff"))
 
 
@@ -72,7 +72,7 @@ def test_a_call_that_its_client_has_left_has_no_end():
         one.take(message(word))
         assert one.look().number == 1
     one.take(message(b"three"))
-    with pytest.raises(Differs, match="message 3 comes behind the last one"):
+    with pytest.raises(CallDiffers, match="message 3 comes behind the last one"):
         one.look()
 
 
@@ -98,7 +98,7 @@ def test_a_call_is_found_among_any_number_of_its_path():
     matcher.remove(2501)
     one = Call(matcher, asked(), 1000)
     one.take(message(b"2501"))
-    with pytest.raises(Differs, match="no recording of the call has its message 1"):
+    with pytest.raises(CallDiffers, match="no recording of the call has its message 1"):
         one.look()
 
 
@@ -111,7 +111,7 @@ def test_a_recording_is_due_when_its_messages_have_come():
     one.take(message(b"six"))
     assert one.look().number == 2
     one.take(message(b"ten"))
-    with pytest.raises(Differs, match="message 3 comes behind the last one of"):
+    with pytest.raises(CallDiffers, match="message 3 comes behind the last one of"):
         one.look()
 
 
@@ -126,7 +126,7 @@ def test_another_recording_takes_the_place_if_it_has_begun_in_the_same_way():
     assert one.instead(b"x") is None
     assert [step.data for step in Answering(second, True, 1).left] == [b"1", b""]
     one.end()
-    with pytest.raises(Differs, match="ends behind message 1 of 2 of recording 1"):
+    with pytest.raises(CallDiffers, match="ends behind message 1 of 2 of recording 1"):
         ended = call(first)
         ended.take(message(b"one"))
         ended.look()

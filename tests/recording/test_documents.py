@@ -7,7 +7,8 @@ import pytest
 from cutthrough.exchange import expressions
 from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.exchange.documents import tidy
-from cutthrough.recording.match.keys import Key, KeyReader
+from cutthrough.recording.match.keys import KeyReader
+from cutthrough.recording.match.routes import Key
 from tests.recording.answers import request
 
 FORM = (("Content-Type", "application/x-www-form-urlencoded"),)

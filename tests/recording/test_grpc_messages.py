@@ -11,8 +11,10 @@ from cutthrough.config.config import ConfigError
 from cutthrough.config.recordings import RecordingRoute
 from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.generation.recordings import check_route
-from cutthrough.recording.match.keys import Key, KeyReader
-from cutthrough.recording.match.nearest import Asked, differences
+from cutthrough.recording.match.keys import KeyReader
+from cutthrough.recording.match.matches import RecordedRequest
+from cutthrough.recording.match.nearest import differences
+from cutthrough.recording.match.routes import Key
 from cutthrough.recording.model.grpc_messages import digest_of, read_steps
 from cutthrough.recording.model.recording import Request
 from tests.support.protos import compiled as compiled
@@ -135,7 +137,8 @@ def test_a_message_beyond_the_bound_counts_as_octets(descriptors):
 def test_differences_are_told_by_field(descriptors):
     one = reader(descriptors)
     here, there = call(framed(USER + ITEM)), call(framed(field(1, 2, b"bob") + OTHER))
-    said = list(differences(here, Asked(request=there), one, {}, (here, there)))
+    said = list(differences(
+        here, RecordedRequest(request=there), one, {}, (here, there)))
     assert said == ['body $[0].user: "ann", recorded "bob"',
                     'body $[0].items[0].id: "i1", recorded "i2"']
 

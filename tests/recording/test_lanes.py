@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from cutthrough.recording.match import lanes as lanes_module
-from cutthrough.recording.match.keys import Route
 from cutthrough.recording.match.lanes import SharedLanes, path_of
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
+from cutthrough.recording.match.routes import Route
 from cutthrough.recording.model.recording import Recording, Request, Response
 
 TAKER = """

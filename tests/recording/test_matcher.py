@@ -11,9 +11,9 @@ from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load
 from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.recording.match.index import FEW
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match, Miss
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.recording import Pattern
 from cutthrough.recording.play.player import make_route
 from tests.recording import twin

@@ -7,9 +7,9 @@ import tracemalloc
 import pytest
 
 from cutthrough.recording.match import nearest
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Miss
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.recording import Pattern
 from tests.recording.answers import recording, request
 

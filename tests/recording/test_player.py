@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
-from cutthrough.recording.match.keys import Route
 from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.routes import Route
 from cutthrough.recording.play.player import Player, Settings
 from cutthrough.recording.sessions import directory as sessions
 from cutthrough.recording.sessions.directory import Sessions

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from cutthrough.exchange.bounds import KeyMistake
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matches import Match, Miss
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.masking import Redaction, Scope, make_masker
 from cutthrough.recording.model.recording import (
     Chunk,

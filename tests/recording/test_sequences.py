@@ -16,10 +16,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.lanes import MOST_LANES
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match, Miss
+from cutthrough.recording.match.routes import Key, Route
 from tests.recording import twin
 from tests.recording.answers import recording, request
 from tests.recording.requests import (

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from cutthrough.exchange.bounds import KeyMistake
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matches import Match, Miss
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import (
     Chunk,

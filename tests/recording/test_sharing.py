@@ -3,9 +3,9 @@
 import pytest
 from msgspec import structs
 
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match, Miss
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.sharing import ANONYMOUS, Reader, mark_of, may_read
 from tests.recording.answers import recording, request
 

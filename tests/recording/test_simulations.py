@@ -11,8 +11,9 @@ import pytest
 from cutthrough.exchange.formats.imported import Altered, NotImported
 from cutthrough.recording.formats.hoverfly import read_simulation
 from cutthrough.recording.match import reading as apart
+from cutthrough.recording.match.index import Draw
 from cutthrough.recording.match.matcher import Matcher
-from cutthrough.recording.match.matches import Draw, Match, Miss, TooLong
+from cutthrough.recording.match.matches import Match, Miss, TooLong
 from cutthrough.recording.match.patterns import Subject, make_predicate
 from cutthrough.recording.model.recording import Pattern, Recording, Request
 from cutthrough.recording.model.templates import render

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from cutthrough.exchange.bounds import KeyMistake, TooMuch
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.formats.hoverfly import read_simulation
-from cutthrough.recording.match.keys import Key, KeyReader, Route
+from cutthrough.recording.match.keys import KeyReader
 from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model import xml_documents
 from cutthrough.recording.model.xml_documents import (
     MOST_ATTRIBUTES,

@@ -5,7 +5,7 @@ import json
 import re
 from urllib.parse import parse_qsl
 
-from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.recording import Recording, Request
 
 NAMES = ("query", "variables", "operationName", "extensions")

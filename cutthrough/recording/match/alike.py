@@ -13,8 +13,10 @@ import msgspec
 from cutthrough.exchange.bounds import TooMuch
 from cutthrough.exchange.documents import compile_path, read_file, read_json
 from cutthrough.exchange.jsonpath_nodes import Node
-from cutthrough.recording.match.keys import KeyReader, Route
-from cutthrough.recording.match.nearest import Asked, differences
+from cutthrough.recording.match.keys import KeyReader
+from cutthrough.recording.match.matches import RecordedRequest
+from cutthrough.recording.match.nearest import differences
+from cutthrough.recording.match.routes import Route
 from cutthrough.recording.model.grpc_messages import MOST_MESSAGE_NEAR
 from cutthrough.recording.model.recording import Request
 
@@ -85,7 +87,7 @@ class Alike:
         """The differences, in words."""
         reader, (request, other) = self._read(here, there)
         return "; ".join(list(differences(
-            request, Asked(request=other), reader, {}, (request, other)))[:3])
+            request, RecordedRequest(request=other), reader, {}, (request, other)))[:3])
 
     def take(self, here: bytes, there: bytes) -> None:
         """If they are the same: keeps the client's values ignored by the key."""

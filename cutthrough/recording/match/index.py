@@ -15,10 +15,20 @@ kept as digests, and what there is one of is kept as itself.
 import hashlib
 from bisect import insort
 from collections.abc import Hashable, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from cutthrough.recording.match.keys import Base, KeyReader, Parts, Route
+from cutthrough.recording.match.keys import KeyReader
+from cutthrough.recording.match.matches import Match, Miss, Reading
+from cutthrough.recording.match.routes import Base, Parts, Route
+from cutthrough.recording.match.statuses import (
+    CONDITIONS,
+    NOT_MODIFIED,
+    PARTIAL,
+    RANGE,
+    SWITCHED,
+)
 from cutthrough.recording.model.documents import compile_path
 from cutthrough.recording.model.recording import Pattern
 
@@ -232,6 +242,26 @@ class Index:
             groups.sort(key=lambda group: (-group.weight, group.numbers[0]))
         return groups
 
+    def find_conditional(self, reading: Reading) -> Iterator[Group]:
+        """Those that this request has asked for, by a condition or a range."""
+        request, base = reading.request, reading.base
+        if any(map(request.field, CONDITIONS)):
+            yield from self.find((*base, NOT_MODIFIED), reading.parts)
+        if byte_range := request.field("range"):
+            yield from self.find(
+                (*base, PARTIAL), {**reading.parts, RANGE: byte_range})
+
+    def why_not(self, reading: Reading, *, offers: bool) -> str:
+        """Why a recording of the same request does not answer this one; "": there is
+        none. `offers`: the request offers a WebSocket."""
+        for status, what in (
+                (SWITCHED, "is a WebSocket, which the request does not offer"),
+                (NOT_MODIFIED, "answers a condition, which the request does not have")):
+            if status != SWITCHED or not offers:
+                for group in self.find((*reading.base, status), reading.parts):
+                    return f"recording {group.numbers[0]} {what}"
+        return ""
+
 
 def take(known: int | dict[Extra, Group], weight: int, into: list[Group]) -> None:
     if isinstance(known, int):
@@ -265,3 +295,21 @@ class RouteIndex:
             if path.startswith("$"):
                 compile_path(path)
         self.index = Index(serials)
+
+
+class Draw(NamedTuple):
+    """Of which groups the lane's next recording is to be taken."""
+
+    lane: str
+    groups: list[Group]
+    route: Route
+
+
+DrawResult = Match | Miss | Draw
+
+
+def used_up(group: Group) -> Miss:
+    count = len(group.numbers)
+    times = "1 time" if count == 1 else f"{count} times"
+    return Miss(f"recording {group.numbers[-1]} matches, and has been replayed as "
+                f"often as it was recorded: {times}")

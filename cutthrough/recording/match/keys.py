@@ -3,21 +3,16 @@
 The base of two requests is compared as a whole. Of the parts a request may have more
 than the recording: query keys with "subset", values of a document with "partial_json".
 A body that is not compared octet by octet is read without its Content-Encoding.
-
-A route is chosen by host, path and method, for recordings and requests alike; the first
-that applies counts. Without any of them `Key()` does.
 """
 
 from collections.abc import Callable, Hashable
 from fnmatch import fnmatchcase
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-
-from cutthrough.codings import CodingError
-from cutthrough.exchange.content import inflate
 from cutthrough.exchange.targets import spell_path
+from cutthrough.recording.match.bodies import plain, read_form, read_operations
+from cutthrough.recording.match.routes import PLAIN, Base, Key, Parts
 from cutthrough.recording.model.documents import (
     KeyMistake,
     as_text,
@@ -27,9 +22,7 @@ from cutthrough.recording.model.documents import (
     compile_regex,
     digest,
     flatten,
-    read_form,
     read_json,
-    read_operations,
     remove,
     select,
 )
@@ -43,70 +36,8 @@ from cutthrough.recording.model.xml_documents import (
     spell,
 )
 
-Query = Literal["exact", "subset", "ignore"]
-Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
-               "xml", "xpath", "grpc", "ignore"]
-# After the last recording of a sequence; "newest": there are no sequences
-After = Literal["repeat", "cycle", "miss", "newest"]
-# With which the last recording is the answer for good
-SETTLED = ("repeat", "newest")
-# Whose messages of a WebSocket count: the client's must come as recorded, or
-# are read and left
-Messages = Literal["both", "server"]
-PLAIN = ("method", "scheme", "host", "port", "path")
 # Keys of a query that are an operation's
 OF_GRAPHQL = ("query", "variables", "operationName", "extensions")
-
-Base = tuple[Hashable, ...]
-Parts = dict[Hashable, Hashable]
-
-
-class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Names of fields are lower case. `ignored_query` may have *."""
-
-    method: bool = True
-    scheme: bool = True
-    host: bool = True
-    port: bool = True
-    path: bool = True
-    query: Query = "exact"
-    ignored_query: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
-    body: Body = "raw"
-    paths: tuple[str, ...] = ()              # of "jsonpath", "xpath": compared parts
-    regexes: tuple[str, ...] = ()            # of "regex": likewise, their groups
-    ignored_paths: tuple[str, ...] = ()      # of the kinds of JSON, and of "grpc"
-    ignored_form: tuple[str, ...] = ()
-    descriptors: str = ""                    # of "grpc": a file, and its digest
-    descriptors_digest: bytes = b""
-
-
-class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Hosts and paths may have *; () stands for all. `lane` names a field of requests:
-    those with other values of it have sequences and state of their own. `refresh_ids`:
-    fields and JSONPaths with values to be made anew."""
-
-    name: str = ""
-    hosts: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    path_regexes: tuple[str, ...] = ()       # RE2's
-    methods: tuple[str, ...] = ()
-    key: Key = Key()
-    after: After = "repeat"
-    messages: Messages = "both"
-    lane: str = ""
-    refresh: tuple[str, ...] = ()            # "dates", "cookies"
-    refresh_ids: tuple[str, ...] = ()
-
-    def applies(self, request: Request) -> bool:
-        return (
-            (not self.methods or request.method in self.methods)
-            and (not self.hosts or any(
-                fnmatchcase(request.host, pattern) for pattern in self.hosts))
-            and (not self.paths or any(
-                fnmatchcase(request.path, pattern) for pattern in self.paths))
-            and (not self.path_regexes or any(
-                compile_regex(text)(request.path) for text in self.path_regexes)))
 
 
 class KeyReader:
@@ -277,20 +208,6 @@ def compile_path_of(body: str) -> Callable[[str], Any]:
 def root_of(request: Request) -> Any:
     """The element of its body. Raises ValueError."""
     return read_xml(decode_xml(plain(request).body))
-
-
-def plain(request: Request) -> Request:
-    """Without a Content-Encoding; the same if it has none. Raises ValueError if it
-    cannot be undone."""
-    coding = request.field("content-encoding").lower() if request.body else ""
-    if coding in ("", "identity"):
-        return request
-    try:
-        body = inflate(request.body, coding)
-    except CodingError:
-        raise ValueError("its coding cannot be undone") from None
-    return msgspec.structs.replace(request, body=body, fields=tuple(
-        pair for pair in request.fields if pair[0].lower() != "content-encoding"))
 
 
 def _first(pair: tuple[str, str]) -> str:

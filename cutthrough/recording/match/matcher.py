@@ -29,28 +29,27 @@ from cutthrough.recording.match import statuses
 from cutthrough.recording.match.begins import Begins
 from cutthrough.recording.match.index import (
     NO_EXTRA,
+    Draw,
+    DrawResult,
     Extra,
     Group,
     Index,
     RouteIndex,
     Serials,
+    used_up,
 )
-from cutthrough.recording.match.keys import SETTLED, Base, Parts, Route
 from cutthrough.recording.match.lanes import Lane, OwnLanes
 from cutthrough.recording.match.matches import (
-    Draw,
-    Drawn,
     Likely,
     Match,
     Miss,
+    Nearest,
     Reading,
     TooLong,
     no_match,
-    used_up,
 )
 from cutthrough.recording.match.nearest import (
     Admits,
-    Nearest,
     Places,
     compare,
     find_likely,
@@ -58,6 +57,7 @@ from cutthrough.recording.match.nearest import (
 )
 from cutthrough.recording.match.patterns import Predicate as Asks
 from cutthrough.recording.match.patterns import Subject, make_predicate, parts_of, split
+from cutthrough.recording.match.routes import SETTLED, Base, Parts, Route
 from cutthrough.recording.model.grpc_messages import MOST_BODY_NEAR
 from cutthrough.recording.model.recording import Pattern, Recording, Request
 from cutthrough.recording.model.sharing import Reader, mark_of, may_read
@@ -251,7 +251,7 @@ class Matcher:
 
     def draw(self, request: Request, reading: Reading, lane: str = "", *,
              offers: bool = False, holds: Mapping[Pattern, bool] = _NOTHING,
-             reader: Reader | None = None, seconds: float = math.inf) -> Drawn:
+             reader: Reader | None = None, seconds: float = math.inf) -> DrawResult:
         """As `match`, but of a lane nothing is taken yet. `holds`: which patterns of
         bodies hold, if that was found elsewhere. Raises TooLong if patterns take longer
         than `seconds`."""
@@ -305,7 +305,7 @@ class Matcher:
         if miss.likely is None:
             return miss
         line = self._line(reading.request)
-        if reason := statuses.why_not(line.index, reading, offers=offers):
+        if reason := line.index.why_not(reading, offers=offers):
             return Miss(reason)
         return Miss(miss.reason, likely=Likely(find_likely(
             reading.request, line.route.key, self._recordings, self._places, admits),
@@ -398,7 +398,7 @@ class Matcher:
             base = (*reading.base, statuses.SWITCHED)
             yield from line.index.find(base, reading.parts)
         if self._has_conditional:
-            yield from statuses.find_conditional(line.index, reading)
+            yield from line.index.find_conditional(reading)
         yield from line.index.find(reading.base, reading.parts)
         if not self._patterned.has_any:
             return

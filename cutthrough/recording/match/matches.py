@@ -1,14 +1,17 @@
 """The results of a search for a request's recording."""
 
+import re
 from collections.abc import Sized
 from typing import NamedTuple
 
 import msgspec
 
-from cutthrough.recording.match.index import Group
-from cutthrough.recording.match.keys import Base, Parts, Route
-from cutthrough.recording.match.nearest import Asked, Nearest, veil
-from cutthrough.recording.model.recording import Recording, Request
+from cutthrough.recording.match.routes import Base, Parts, Route
+from cutthrough.recording.model.recording import Pattern, Recording, Request
+
+# The stand-in for a secret: see masking
+_STAND_IN = re.compile(
+    r"(?:\[|%5[Bb])redacted(?::|%3[Aa])[0-9a-f]{16}(?:\]|%5[Dd])")
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -32,18 +35,24 @@ class TooLong(Exception):
     """The patterns of recordings take longer than the loop has."""
 
 
-class Draw(NamedTuple):
-    """Of which groups the lane's next recording is to be taken."""
+class RecordedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording without its answer."""
 
-    lane: str
-    groups: list[Group]
-    route: Route
+    request: Request
+    number: int = 0
+    patterns: tuple[Pattern, ...] = ()
+    requires: dict[str, str] = {}
+
+
+class Nearest(msgspec.Struct, frozen=True):
+    recording: RecordedRequest
+    differences: tuple[str, ...]             # MOST_SAID, and how many more
 
 
 class Likely(NamedTuple):
     """The recordings to be compared with a miss."""
 
-    asked: list[Asked]
+    asked: list[RecordedRequest]
     state: dict[str, str]
 
 
@@ -68,17 +77,12 @@ class Miss(msgspec.Struct, frozen=True):
                 f"{'; '.join(self.nearest.differences)}")
 
 
-Drawn = Match | Miss | Draw
-
-
 def no_match(recordings: Sized, state: dict[str, str]) -> Miss:
     """The matcher has these recordings, and the lane this state."""
     reason = "no recording matches" if recordings else "nothing is recorded"
     return Miss(reason, likely=Likely([], state))
 
 
-def used_up(group: Group) -> Miss:
-    count = len(group.numbers)
-    times = "1 time" if count == 1 else f"{count} times"
-    return Miss(f"recording {group.numbers[-1]} matches, and has been replayed as "
-                f"often as it was recorded: {times}")
+def veil(text: str) -> str:
+    """Without the hashes of secrets."""
+    return _STAND_IN.sub("[redacted]", text) if "redacted" in text else text

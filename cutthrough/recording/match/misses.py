@@ -40,7 +40,7 @@ class Missed(NamedTuple):
     miss: Miss
 
 
-class Told:
+class MissLog:
     """A worker's account of the missed requests."""
 
     def __init__(self) -> None:

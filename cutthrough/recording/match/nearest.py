@@ -9,7 +9,6 @@ hash of a guess with it.
 """
 
 import heapq
-import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
@@ -18,14 +17,15 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.recording.match.keys import PLAIN, Key, KeyReader, Route, plain, root_of
+from cutthrough.recording.match.bodies import plain, read_form, read_operations
+from cutthrough.recording.match.keys import KeyReader, root_of
+from cutthrough.recording.match.matches import Nearest, RecordedRequest, veil
 from cutthrough.recording.match.patterns import Subject, make_predicate
+from cutthrough.recording.match.routes import PLAIN, Key, Route
 from cutthrough.recording.model.documents import (
     canonical,
     flatten,
-    read_form,
     read_json,
-    read_operations,
     select,
     show_path,
 )
@@ -47,9 +47,6 @@ MOST_SHOWN = 4096
 
 # By host, by path, the numbers of recordings; an int is the only one
 Places = dict[str, dict[str, "int | array[int]"]]
-# The stand-in for a secret: see masking
-_STAND_IN = re.compile(
-    r"(?:\[|%5[Bb])redacted(?::|%3[Aa])[0-9a-f]{16}(?:\]|%5[Dd])")
 
 
 class Glance(msgspec.Struct, frozen=True):
@@ -72,26 +69,12 @@ class Glanced(msgspec.Struct, frozen=True):
     request: Glance
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A recording without its answer."""
-
-    request: Request
-    number: int = 0
-    patterns: tuple[Pattern, ...] = ()
-    requires: dict[str, str] = {}
-
-
 _GLANCE = msgspec.msgpack.Decoder(Glanced).decode
-_DECODE = msgspec.msgpack.Decoder(Asked).decode
-
-
-class Nearest(msgspec.Struct, frozen=True):
-    recording: Asked
-    differences: tuple[str, ...]             # MOST_SAID, and how many more
+_DECODE = msgspec.msgpack.Decoder(RecordedRequest).decode
 
 
 def find_likely(request: Request, key: Key, recordings: Mapping[int, bytes],
-                places: Places, admits: Admits | None = None) -> list[Asked]:
+                places: Places, admits: Admits | None = None) -> list[RecordedRequest]:
     """Those that are compared. `recordings` are MessagePack. `admits`: None means that
     the user may see all."""
     numbers = list(islice(candidates(request, places, key), MOST_CANDIDATES))
@@ -101,7 +84,7 @@ def find_likely(request: Request, key: Key, recordings: Mapping[int, bytes],
         # Stable: among those alike, the likeliest path stays first
         numbers = heapq.nsmallest(MOST_COMPARED, numbers, lambda number: unlike(
             request, _GLANCE(recordings[number]).request, key))
-    likely: list[Asked] = []
+    likely: list[RecordedRequest] = []
     left = MOST_BYTES
     for number in numbers:
         if left <= 0:
@@ -111,11 +94,11 @@ def find_likely(request: Request, key: Key, recordings: Mapping[int, bytes],
     return likely
 
 
-def compare(request: Request, reader: KeyReader, likely: Iterable[Asked],
+def compare(request: Request, reader: KeyReader, likely: Iterable[RecordedRequest],
             state: Mapping[str, str], route_of: Callable[[Request], Route]
             ) -> Nearest | None:
     """`route_of` is asked for both sides."""
-    best: tuple[int, Asked, list[str]] | None = None
+    best: tuple[int, RecordedRequest, list[str]] | None = None
     route = route_of(request)
     here = reader.plain(request)
     left = MOST_BYTES
@@ -153,11 +136,6 @@ def admitted(numbers: Iterable[int], recordings: Mapping[int, bytes], admits: Ad
             known[place] = admits(glance)
         if known.get(place):
             yield number
-
-
-def veil(text: str) -> str:
-    """Without the hashes of secrets."""
-    return _STAND_IN.sub("[redacted]", text) if "redacted" in text else text
 
 
 def _named(route: Route) -> str:
@@ -199,7 +177,7 @@ def numbers_of(known: "int | Iterable[int]") -> Iterable[int]:
     return (known,) if isinstance(known, int) else known
 
 
-def differences(request: Request, recording: Asked, reader: KeyReader,
+def differences(request: Request, recording: RecordedRequest, reader: KeyReader,
                 state: Mapping[str, str], bodies: tuple[Request, Request]
                 ) -> Iterator[str]:
     """Each as `what: here, recorded there`. `bodies`: both requests, as

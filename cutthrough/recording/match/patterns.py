@@ -24,8 +24,8 @@ from cutthrough.exchange.documents import (
 )
 from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.targets import path_of_go
-from cutthrough.recording.match.keys import PLAIN, Parts, plain
-from cutthrough.recording.model.documents import read_form
+from cutthrough.recording.match.bodies import plain, read_form
+from cutthrough.recording.match.routes import PLAIN, Parts
 from cutthrough.recording.model.recording import (
     JWT,
     OF_XML,

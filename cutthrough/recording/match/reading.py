@@ -4,15 +4,17 @@ exchange.work. A worker sends it routes, secrets and a request, never recordings
 
 import functools
 import pickle
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
+from cutthrough.exchange.work import Busy, Gate, Unread, is_costly
 from cutthrough.recording.match.alike import Alike, Own
-from cutthrough.recording.match.keys import Route
 from cutthrough.recording.match.matcher import Matcher
-from cutthrough.recording.match.matches import Likely, Reading
-from cutthrough.recording.match.nearest import Nearest
+from cutthrough.recording.match.matches import Likely, Nearest, Reading
 from cutthrough.recording.match.patterns import Subject, make_predicate
+from cutthrough.recording.match.routes import Route
 from cutthrough.recording.model.masking import Redaction, make_masker
 from cutthrough.recording.model.recording import (
     Message,
@@ -87,3 +89,53 @@ def answer_message(route: Route, recorded: Request, data: bytes, own: Own) -> by
 def fill(recording: Recording, request: Request, state: dict[str, str]) -> Recording:
     """Renders its template. Raises TemplateMistake."""
     return render(recording, request, state)
+
+
+class Setting(NamedTuple):
+    """`request`: the client's request. `mask` removes its messages' secrets, absent
+    from recordings; `rules` make the same mask in another process."""
+
+    request: Request
+    mask: Callable[[Message], Message]
+    rules: bytes
+    gate: Gate
+    asker: str
+
+
+class Conversing:
+    """The client's part of a conversation."""
+
+    def __init__(self, route: Route, recording: Recording, setting: Setting) -> None:
+        """Raises KeyMistake."""
+        self._route, self._recorded, self._setting = route, recording.request, setting
+        self._alike = Alike(route, recording.request)
+
+    async def difference(self, message: Message, recorded: bytes) -> str | None:
+        """In words; None if they are the same, and the client's values are known."""
+        setting, alike = self._setting, self._alike
+        if self._is_costly(message.data, recorded):
+            text: str | None
+            try:
+                text, alike.own = await setting.gate.run(
+                    setting.asker, compare_messages, setting.rules, self._route,
+                    self._recorded, setting.request, message, recorded, alike.own)
+            except (Busy, Unread) as error:
+                return f"it was not compared: {error or 'too many others are'}"
+            return text
+        return alike.compare(setting.mask(message).data, message.data, recorded)
+
+    async def answer(self, data: bytes) -> bytes:
+        """A recorded message of the origin's, with the client's values."""
+        setting, alike = self._setting, self._alike
+        if alike.own and self._is_costly(data):
+            try:
+                data = await setting.gate.run(
+                    setting.asker, answer_message, self._route, self._recorded,
+                    data, alike.own)
+            except (Busy, Unread):
+                pass
+            return data
+        return alike.answer(data)
+
+    def _is_costly(self, *data: bytes) -> bool:
+        return self._setting.gate.is_apart and any(map(is_costly, data))

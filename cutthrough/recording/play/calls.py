@@ -40,7 +40,7 @@ NEVER = sys.maxsize
 _OF_WHOLE = ("regex",)
 
 
-class Differs(Exception):
+class CallDiffers(Exception):
     """No recording goes on as the client does, with the reason."""
 
     def __init__(self, reason: str, details: str = "") -> None:
@@ -67,14 +67,14 @@ class Frames:
         return bool(self._held)
 
     def take(self, piece: bytes) -> Iterator[bytes]:
-        """The messages now whole, each with its prefix. Raises Differs."""
+        """The messages now whole, each with its prefix. Raises CallDiffers."""
         held = self._held
         held += piece
         while len(held) >= PREFIX:
             end = PREFIX + int.from_bytes(held[1:PREFIX])
             if end > self._most:
-                raise Differs(f"a message is longer than {self._most} bytes "
-                              "(recording_body)")
+                raise CallDiffers(f"a message is longer than {self._most} bytes "
+                                  "(recording_body)")
             if len(held) < end:
                 return
             yield bytes(held[:end])
@@ -86,7 +86,7 @@ def split(body: bytes) -> list[bytes] | None:
     frames = Frames(len(body) + 1)
     try:
         messages = list(frames.take(body))
-    except Differs:
+    except CallDiffers:
         return None
     return None if frames.is_amid else messages
 
@@ -172,12 +172,12 @@ class Call:
         return not (self.message_count or self._pending or self._frames.is_amid)
 
     def take(self, piece: bytes) -> None:
-        """Bytes of the body. Raises Differs."""
+        """Bytes of the body. Raises CallDiffers."""
         self._pending.extend(self._frames.take(piece))
 
     def look(self) -> Recording | None:
         """A recording with an answer to the messages so far; None if there is no such
-        recording yet. Raises Differs."""
+        recording yet. Raises CallDiffers."""
         before = self._alive
         if before is None:
             if not self._pending and self._frames.is_amid:
@@ -190,23 +190,24 @@ class Call:
             alive = [candidate for candidate in before
                      if candidate.same(self.message_count, message)]
             if not alive and self._knows_all:
-                raise Differs(*self._tell(before, message))
+                raise CallDiffers(*self._tell(before, message))
             before = self._alive = alive
             self.message_count += 1
         return next((candidate.recording for candidate in before
                      if 0 <= candidate.steps[0].messages <= self.message_count), None)
 
     def end(self) -> None:
-        """The client sends no more. Raises Differs."""
+        """The client sends no more. Raises CallDiffers."""
         before = self._alive or []
         if self._frames.is_amid:
-            raise Differs(f"the request ends amid message {self.message_count + 1}")
+            raise CallDiffers(f"the request ends amid message {self.message_count + 1}")
         self._alive = [candidate for candidate in before
                        if len(candidate.messages) == self.message_count]
         if not self._alive:
-            raise Differs(f"the request ends behind message {self.message_count} of "
-                          f"{len(before[0].messages)} of recording "
-                          f"{before[0].recording.number}" if before else "no message")
+            raise CallDiffers(
+                f"the request ends behind message {self.message_count} of "
+                f"{len(before[0].messages)} of recording "
+                f"{before[0].recording.number}" if before else "no message")
 
     def follow(self, recording: Recording) -> None:
         """It answers the call from now on."""

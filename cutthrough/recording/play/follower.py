@@ -24,10 +24,10 @@ from typing import Protocol, TypeVar, cast
 from cutthrough.exchange.failures import reason_of
 from cutthrough.exchange.work import Busy, Unread
 from cutthrough.recording.match import reading as apart
-from cutthrough.recording.match.keys import Route
 from cutthrough.recording.match.lanes import Lane
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Reading
+from cutthrough.recording.match.routes import Route
 from cutthrough.recording.model.ranges import can_be_sent
 from cutthrough.recording.model.recording import Recording, Request
 from cutthrough.recording.play import beforehand

@@ -14,14 +14,20 @@ from typing import Any, Protocol
 import msgspec
 
 from cutthrough.exchange.work import Body
+from cutthrough.recording.match.index import Draw
 from cutthrough.recording.match.matcher import Matcher
-from cutthrough.recording.match.matches import Draw, Match, Miss
+from cutthrough.recording.match.matches import Match, Miss
 from cutthrough.recording.model.heads import build_head, build_trailers
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.model.sharing import Reader
 from cutthrough.recording.model.sluices import Sluice, comes, take, write
 from cutthrough.recording.play.alter import ReplayFailed, alter, changes
-from cutthrough.recording.play.calls import Answering, Call, Differs, refusal_trailers
+from cutthrough.recording.play.calls import (
+    Answering,
+    Call,
+    CallDiffers,
+    refusal_trailers,
+)
 from cutthrough.recording.play.shared import Arrival
 from cutthrough.recording.sessions.aside import aside
 
@@ -91,10 +97,10 @@ class InStep:
                     play.stop_reading(body.whole(), piece)
                     return
                 if len(body) > most:
-                    raise Differs("the request's body is longer than "
+                    raise CallDiffers("the request's body is longer than "
                                   f"{most} bytes (recording_body)")
                 call.take(piece)
-            except Differs as error:
+            except CallDiffers as error:
                 play.body = body.whole()
                 exchange.keep_rest()
                 play.miss(error.miss)
@@ -165,7 +171,7 @@ class InStep:
                     if not call.follows(answering.recording):
                         answering = await self._instead(bytes(sent), down is not None)
                         step = answering.left[0]
-            except Differs as error:
+            except CallDiffers as error:
                 self._end(error.miss, down, chunked)
                 return
             if speed and not comes_behind:
@@ -185,13 +191,13 @@ class InStep:
                 down.finish()
 
     async def _instead(self, sent: bytes, has_head: bool) -> Answering:
-        """Another recording that has begun in the same way. Raises Differs."""
+        """Another recording that has begun in the same way. Raises CallDiffers."""
         call = self._call
         candidate = call.instead(sent)
         result = None if candidate is None else await self._next_like(candidate)
         if not isinstance(result, Match) or changes(result, self._shared.on_replay) or (
                 not result.recording.response.body.startswith(sent)):
-            raise Differs(f"the call goes on as another recording behind message "
+            raise CallDiffers(f"the call goes on as another recording behind message "
                           f"{call.message_count}, and has another answer already")
         self._shared.answers.count(result.recording.number)
         call.follow(result.recording)

@@ -20,17 +20,17 @@ from typing import Any, Protocol
 import msgspec
 
 from cutthrough.exchange.work import Gate
-from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.lanes import SharedLanes, path_of
 from cutthrough.recording.match.matcher import Matcher
-from cutthrough.recording.match.misses import Asker, Missed, Told
-from cutthrough.recording.match.nearest import Glance, veil
+from cutthrough.recording.match.matches import Miss, veil
+from cutthrough.recording.match.misses import Asker, Missed, MissLog
+from cutthrough.recording.match.nearest import Glance
+from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.grpc_messages import digest_of
 from cutthrough.recording.play.alter import OnReplay
 from cutthrough.recording.play.answers import Asked, read_answers
 from cutthrough.recording.play.behind_filters import BehindFilters
 from cutthrough.recording.play.follower import Failure, Follower, Hold
-from cutthrough.recording.play.misnamed import Absent, Misnamed
 from cutthrough.recording.play.request import Play
 from cutthrough.recording.play.shared import (
     Answers,
@@ -99,7 +99,7 @@ class Player:
         self._state = State()
         self._state_mark: tuple[int, ...] = (-1,)
         self._name = ""
-        self._miss_log = Told()
+        self._miss_log = MissLog()
         self._in_force = Follower(
             Shared(answers, self._miss_log, self._gate), self._miss_log.forget)
         self._chosen: dict[str, Follower] = {}          # the last asked is the last
@@ -180,10 +180,11 @@ class Player:
         try:
             name = settings.choice.of(arrival.head, arrival.asker.user)
         except SessionError as error:
-            return Misnamed(str(error), self._nothing, exchange, arrival)
+            return _WithoutSession(str(error), self._nothing, exchange, arrival)
         shared = self._choose(settings, name)
         if shared is None:
-            return Absent(name, self._nothing, exchange, arrival)
+            miss = Miss(f"there is no session {name!r}")
+            return _WithoutSession(miss, self._nothing, exchange, arrival)
         return Play(shared, exchange, arrival)
 
     def _choose(self, settings: Settings, name: str) -> Shared | None:
@@ -403,6 +404,24 @@ def describe(entry: Missed) -> dict[str, Any]:
                   "nearest_url": veil(recording.request.url),
                   "differences": nearest.differences}
     return table
+
+
+class _WithoutSession(Play):
+    """Its request chooses a session that there is not, which is a miss, or none that
+    there may be."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, why: str | Miss, shared: Shared, exchange: Exchange,
+                 arrival: Arrival) -> None:
+        super().__init__(shared, exchange, arrival)
+        self._why = why
+
+    def start(self) -> None:
+        if isinstance(self._why, Miss):
+            self.miss(self._why)
+        else:
+            self.refuse(self._why)
 
 
 class OnState(Protocol):

@@ -21,10 +21,11 @@ import msgspec
 
 from cutthrough.exchange.work import MOST_US, SMALL, Body, Busy, Unread, is_costly
 from cutthrough.recording.match import reading as apart
-from cutthrough.recording.match.conversing import Setting
+from cutthrough.recording.match.index import Draw
 from cutthrough.recording.match.matcher import Matcher
-from cutthrough.recording.match.matches import Draw, Match, Miss, Reading, TooLong
+from cutthrough.recording.match.matches import Match, Miss, Reading, TooLong
 from cutthrough.recording.match.misses import Missed
+from cutthrough.recording.match.reading import Setting
 from cutthrough.recording.model.heads import (
     build_body,
     build_head,

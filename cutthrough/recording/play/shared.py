@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from cutthrough.exchange.work import Gate
 from cutthrough.recording.match.matcher import Matcher
-from cutthrough.recording.match.misses import Asker, Told
+from cutthrough.recording.match.misses import Asker, MissLog
 from cutthrough.recording.model.recording import Message, Request
 from cutthrough.recording.model.sluices import Sluice
 from cutthrough.recording.play.alter import OnReplay
@@ -117,7 +117,7 @@ class Hits:
 class Shared:
     """The common state of a session's plays."""
 
-    def __init__(self, answers: Answers, miss_log: Told, gate: Gate | None = None
+    def __init__(self, answers: Answers, miss_log: MissLog, gate: Gate | None = None
                  ) -> None:
         self.answers, self.miss_log = answers, miss_log
         self.gate = gate or Gate()

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from cutthrough.exchange.messages import OPCODES
-from cutthrough.recording.match.conversing import Conversing, Setting
 from cutthrough.recording.match.matches import Match, Miss
+from cutthrough.recording.match.reading import Conversing, Setting
 from cutthrough.recording.model.recording import Message, Recording, find
 
 log = logging.getLogger("cutthrough")

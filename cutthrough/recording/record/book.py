@@ -42,12 +42,12 @@ MOST_WAITING, MOST_BYTES = 10_000, 32 << 20
 PART_ROWS = 64
 
 
-class NotMade(ValueError):
+class TooManySessions(ValueError):
     """There are too many sessions: nothing waits for this session."""
 
 
 class Book:
-    """`may_be_made` raises NotMade if the file must not be made."""
+    """`may_be_made` raises TooManySessions if the file must not be made."""
 
     def __init__(self, name: str, settings: Recordings, maker: Maker,
                  may_be_made: Callable[[], None]) -> None:
@@ -75,7 +75,7 @@ class Book:
         known: Known = {}
         try:
             session = self.open()
-        except NotMade as error:
+        except TooManySessions as error:
             return self._lose(len(taped), error)
         except (OSError, ValueError, StoreError) as error:
             return self._wait(self._maker.recordings(taped, known), error)
@@ -133,7 +133,7 @@ class Book:
             return self._keep(waiting)
         try:
             session = self.open()
-        except NotMade as error:
+        except TooManySessions as error:
             return self._lose(len(waiting), error)
         except (OSError, ValueError, StoreError) as error:
             return self._wait(waiting, error)

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from cutthrough.exchange.failures import Failures
-from cutthrough.recording.record.book import Book, NotMade, count_fitting
+from cutthrough.recording.record.book import Book, TooManySessions, count_fitting
 from cutthrough.recording.record.making import Maker
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
@@ -109,8 +109,8 @@ class Recorder:
     def _check_number(self) -> None:
         directory = Path(self._settings.directory)
         if sum(1 for _ in directory.glob(f"*{SUFFIX}")) >= MOST_SESSIONS:
-            raise NotMade(f"{directory} has {MOST_SESSIONS} sessions, and requests "
-                          "make no more")
+            raise TooManySessions(f"{directory} has {MOST_SESSIONS} sessions, and "
+                                  "requests make no more")
 
     def take_lost(self) -> int:
         """How many were lost since the last call, beside those that `write` tells."""

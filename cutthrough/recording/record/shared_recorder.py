@@ -22,7 +22,7 @@ from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.book import (
     AGAIN_S,
     PRUNE_S,
-    NotMade,
+    TooManySessions,
     count_fitting,
     manifest_of,
 )
@@ -220,14 +220,14 @@ class SharedRecorder:
         return self._opened[name]
 
     def _make(self, name: str) -> PostgresSession:
-        """Raises NotMade, too."""
+        """Raises TooManySessions, too."""
         try:
             return self._open(name)
         except NoSession:
             assert self._sessions is not None
             if name != self._name and len(self._sessions.heads()) >= MOST_SESSIONS:
-                raise NotMade(f"the database has {MOST_SESSIONS} sessions, and "
-                              "requests make no more") from None
+                raise TooManySessions(f"the database has {MOST_SESSIONS} sessions, and "
+                                      "requests make no more") from None
             self._opened[name] = self._sessions.create(
                 name, manifest_of(self._settings))
             return self._opened[name]
@@ -240,7 +240,7 @@ class SharedRecorder:
             except NoSession:                # it was deleted since it was opened
                 self._opened.pop(name, None)
                 self._make(name).put(recordings)
-        except NotMade as error:
+        except TooManySessions as error:
             self._lose(recordings, error)
         except (NotNow, OSError):
             raise

@@ -1,0 +1,77 @@
+"""Routes, and their keys: which parts of requests must be equal.
+
+A route is chosen by host, path and method, for recordings and requests alike; the first
+that applies counts. Without any of them `Key()` does.
+"""
+
+from collections.abc import Hashable
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import msgspec
+
+from cutthrough.recording.model.documents import compile_regex
+from cutthrough.recording.model.recording import Request
+
+Query = Literal["exact", "subset", "ignore"]
+Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
+               "xml", "xpath", "grpc", "ignore"]
+# After the last recording of a sequence; "newest": there are no sequences
+After = Literal["repeat", "cycle", "miss", "newest"]
+# With which the last recording is the answer for good
+SETTLED = ("repeat", "newest")
+# Whose messages of a WebSocket count: the client's must come as recorded, or
+# are read and left
+Messages = Literal["both", "server"]
+PLAIN = ("method", "scheme", "host", "port", "path")
+
+Base = tuple[Hashable, ...]
+Parts = dict[Hashable, Hashable]
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Names of fields are lower case. `ignored_query` may have *."""
+
+    method: bool = True
+    scheme: bool = True
+    host: bool = True
+    port: bool = True
+    path: bool = True
+    query: Query = "exact"
+    ignored_query: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    body: Body = "raw"
+    paths: tuple[str, ...] = ()              # of "jsonpath", "xpath": compared parts
+    regexes: tuple[str, ...] = ()            # of "regex": likewise, their groups
+    ignored_paths: tuple[str, ...] = ()      # of the kinds of JSON, and of "grpc"
+    ignored_form: tuple[str, ...] = ()
+    descriptors: str = ""                    # of "grpc": a file, and its digest
+    descriptors_digest: bytes = b""
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Hosts and paths may have *; () stands for all. `lane` names a field of requests:
+    those with other values of it have sequences and state of their own. `refresh_ids`:
+    fields and JSONPaths with values to be made anew."""
+
+    name: str = ""
+    hosts: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    path_regexes: tuple[str, ...] = ()       # RE2's
+    methods: tuple[str, ...] = ()
+    key: Key = Key()
+    after: After = "repeat"
+    messages: Messages = "both"
+    lane: str = ""
+    refresh: tuple[str, ...] = ()            # "dates", "cookies"
+    refresh_ids: tuple[str, ...] = ()
+
+    def applies(self, request: Request) -> bool:
+        return (
+            (not self.methods or request.method in self.methods)
+            and (not self.hosts or any(
+                fnmatchcase(request.host, pattern) for pattern in self.hosts))
+            and (not self.paths or any(
+                fnmatchcase(request.path, pattern) for pattern in self.paths))
+            and (not self.path_regexes or any(
+                compile_regex(text)(request.path) for text in self.path_regexes)))
