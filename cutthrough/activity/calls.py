@@ -8,12 +8,13 @@ full, events are dropped and counted.
 """
 
 import asyncio
-import inspect
 import logging
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+from cutthrough.contained import call
 
 log = logging.getLogger("cutthrough")
 
@@ -120,19 +121,12 @@ class Calls:
         self.calls += 1
         began = time.monotonic()
         try:
-            result = self._functions[hook](*args)
-            if inspect.isawaitable(result):
-                async with asyncio.timeout(self._budget):
-                    await result
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            self._report(hook, "CancelledError: cancelled itself")
+            async with asyncio.timeout(self._budget):
+                await call(self._functions[hook], *args)
         except TimeoutError as error:
             if time.monotonic() - began < self._budget:
                 self._report(hook, f"TimeoutError: {error}")
-        except (Exception, SystemExit) as error:    # the operator's code
+        except Exception as error:      # the operator's code: it may raise anything
             self._report(hook, f"{type(error).__name__}: {error}")
         took = time.monotonic() - began
         self.spent += took

@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from cutthrough.codings import CodingError, Decoders, make_decoders
+from cutthrough.contained import call
 from cutthrough.filters.calls import Calls, NoRoom
 from cutthrough.filters.exchange import Ended, Sluice, read, write
 from cutthrough.filters.flow import ABOUT_BODY, Headers, Request, Response
@@ -273,19 +274,11 @@ class _Paced:
         self.waited, began = 0.0, time.monotonic()
         try:
             async with asyncio.timeout(self.stage.budget) as self.scope:
-                try:
-                    piece = await anext(generator)
-                except asyncio.CancelledError:
-                    task = asyncio.current_task()
-                    if task is not None and task.cancelling():
-                        raise
-                    raise RuntimeError("cancelled itself") from None
+                piece = await call(anext, generator)
         except TimeoutError as error:
             if self.scope is not None and self.scope.expired():
                 raise
             raise RuntimeError("TimeoutError of its own") from error
-        except SystemExit as error:
-            raise RuntimeError(f"exited with status {error}") from error
         if time.monotonic() - began - self.waited > self.stage.budget:
             raise TimeoutError
         if not isinstance(piece, bytes):

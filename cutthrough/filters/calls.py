@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable
 from typing import Any
 
+from cutthrough.contained import reraise, resume
 from cutthrough.exchange.work import Body
 from cutthrough.filters.added import Added, Parts, parts_of
 from cutthrough.filters.exchange import Ended, Exchange, write
@@ -69,8 +69,8 @@ class Calls:
                 function(self.flow).send(None)
             except StopIteration:
                 pass
-            except (SystemExit, asyncio.CancelledError) as error:
-                raise contained(error) from error
+            except BaseException as error:
+                reraise(error)
             if time.monotonic() - began > stage.budget:
                 raise TimeoutError
         except Exception as error:      # the operator's code: it may raise anything
@@ -112,8 +112,8 @@ class Calls:
             yielded = coroutine.send(None)
         except StopIteration as end:
             result = end.value
-        except (SystemExit, asyncio.CancelledError) as error:
-            raise contained(error) from error
+        except BaseException as error:
+            reraise(error)
         else:
             try:
                 result = await self.within(
@@ -156,23 +156,15 @@ class Calls:
                 "latin-1", "replace"))
 
     async def within(self, seconds: float, awaited: Any) -> Any:
-        """Raises TimeoutError beyond these seconds, and RuntimeError for any other
-        exception that is one for a budget or for our own task."""
+        """`awaited`: a contained call. Raises TimeoutError beyond these seconds, and
+        RuntimeError for a TimeoutError that is none for a budget."""
         try:
             async with asyncio.timeout(max(0.0, seconds)) as scope:
-                try:
-                    return await awaited
-                except asyncio.CancelledError:
-                    task = asyncio.current_task()
-                    if task is not None and task.cancelling():
-                        raise
-                    raise RuntimeError("cancelled itself") from None
+                return await awaited
         except TimeoutError as error:
             if scope.expired():
                 raise
             raise RuntimeError("TimeoutError of its own") from error
-        except SystemExit as error:
-            raise RuntimeError(f"exited with status {error}") from error
 
     async def settle(self, stage: Stage) -> None:
         """Carries out a refusal or an answer. Raises Ended after it."""
@@ -191,30 +183,3 @@ class Calls:
         if self.flow.request.method != "HEAD":
             await write(sluice, body)
         sluice.finish()
-
-
-def contained(error: BaseException) -> RuntimeError:
-    """In place of an exception that would end a task, or the whole program."""
-    return RuntimeError(f"exited with status {error}" if isinstance(error, SystemExit)
-                        else "cancelled itself")
-
-
-@types.coroutine
-def resume(coroutine: Coroutine[Any, Any, Any],
-            yielded: Any) -> Generator[Any, Any, Any]:
-    """Awaits the rest of a coroutine that was run up to its first suspension."""
-    step: Callable[[Any], Any]
-    while True:
-        try:
-            sent = yield yielded
-        except GeneratorExit:
-            coroutine.close()
-            raise
-        except BaseException as error:
-            step, value = coroutine.throw, error
-        else:
-            step, value = coroutine.send, sent
-        try:
-            yielded = step(value)
-        except StopIteration as end:
-            return end.value

@@ -18,9 +18,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from cutthrough.codings import accepted
+from cutthrough.contained import resume
 from cutthrough.filters import bodies
 from cutthrough.filters.added import Added, Parts, parts_of
-from cutthrough.filters.calls import Calls, resume
+from cutthrough.filters.calls import Calls
 from cutthrough.filters.collected import Collected
 from cutthrough.filters.exchange import Ended, Sluice
 from cutthrough.filters.flow import Request, Response, headers_of

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from cutthrough.contained import call
 from cutthrough.exchange.work import Memory
 from cutthrough.filters.breakpoints import Breakpoints
 from cutthrough.filters.stage import Tally as FilterTally
@@ -195,7 +196,7 @@ class Hook:
         try:
             self.tally.asked += 1
             answer = await asyncio.wait_for(
-                self._call(question.request), self._timeout)
+                call(self._function, question.request), self._timeout)
             if not isinstance(answer, Decision):
                 raise TypeError(f"returned {type(answer).__name__}, not a Decision")
             if answer.limits and answer.limits not in self._limits:
@@ -215,12 +216,6 @@ class Hook:
                 del self._tokens[token]
             for callback in waiting.values():
                 callback(decision)
-
-    async def _call(self, request: Request) -> object:
-        try:
-            return await self._function(request)
-        except SystemExit as error:     # in a task it would end the whole program
-            raise RuntimeError(f"exited with status {error}") from error
 
     def _report_failure(self, error: Exception) -> None:
         self.tally.failures += 1

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakValueDictionary
 
+from cutthrough.contained import contain
 from cutthrough.policy.source import Code, PolicyError
 
 # Functions and objects of the embedding program, by their name in the configuration.
@@ -105,8 +106,8 @@ def find_function(option: str, name: str, code: Code | None = None
     except ModuleNotFoundError as error:
         raise PolicyError("", option, f"{name}: {error}; modules are searched "
                           "for on PYTHONPATH") from error
-    except Exception as error:          # the operator's module may raise anything
-        raise PolicyError("", option, f"{name}: {error}") from error
+    except BaseException as error:      # the operator's module may raise anything
+        raise PolicyError("", option, f"{name}: {contain(error)}") from error
     if option in _PLAIN_TOO and not callable(function):
         raise PolicyError("", option, f"{name} is not a function")
     if option not in _PLAIN_TOO and not inspect.iscoroutinefunction(function):
@@ -154,5 +155,6 @@ def make_object(name: str, known: Mapping[str, Code]) -> tuple[Any, str]:
         return None, f"the module exits when it is imported (status {error})"
     except ModuleNotFoundError as error:
         return None, f"{error}; modules are searched for on PYTHONPATH"
-    except Exception as error:          # the operator's code may raise anything
-        return None, f"{type(error).__name__}: {error}"
+    except BaseException as error:      # the operator's code may raise anything
+        contained = contain(error)
+        return None, f"{type(contained).__name__}: {contained}"

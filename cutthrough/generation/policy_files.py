@@ -158,7 +158,7 @@ def load_code(name: str) -> Code | None:
     """
     try:
         spec = importlib.util.find_spec(name.partition(":")[0])
-    except (Exception, SystemExit):         # from a parent package, which is imported
+    except BaseException:                   # from a parent package, which is imported
         return None
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None

@@ -13,6 +13,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from cutthrough import contained
+
 log = logging.getLogger("cutthrough")
 
 Function = Callable[[str, str], Awaitable[bool]]
@@ -46,7 +48,8 @@ class CallPool:
                    done: Done) -> None:
         answer = None
         try:
-            given = await asyncio.wait_for(_call(function, name, secret), self.patience)
+            given = await asyncio.wait_for(
+                contained.call(function, name, secret), self.patience)
             if not isinstance(given, bool):
                 raise TypeError(f"returned {type(given).__name__}, not a bool")
             answer = given
@@ -65,10 +68,3 @@ class CallPool:
         """Cancels the calls under way, without an answer."""
         for task in self._tasks:
             task.cancel()
-
-
-async def _call(function: Function, name: str, secret: str) -> object:
-    try:
-        return await function(name, secret)
-    except SystemExit as error:         # in a task it would end the whole program
-        raise RuntimeError(f"exited with status {error}") from error

@@ -109,6 +109,16 @@ async def test_wrong_credentials_are_verified_again_after_a_while():
     verifier.close()
 
 
+async def test_calls_that_cancel_themselves_give_their_places_back(verifier):
+    async def cancelled(name, password):
+        raise asyncio.CancelledError
+
+    users = AuthenticatorByFunction(cancelled, b"1", {})
+    names = [b"u%d:x" % n for n in range(MOST_CALLS + 1)]
+    answers = await gathered([ask(verifier, users, name) for name in names])
+    assert answers == ["policy_unavailable"] * len(names)
+
+
 async def test_after_the_close_no_answer_comes():
     function, answers = Function(), []
     pool = CallPool(asyncio.get_running_loop())

@@ -14,12 +14,12 @@ request's, have no port here and are never the function's.
 """
 
 import asyncio
-import inspect
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
+from cutthrough import contained
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns.answer import ERROR, NOT_FOUND, TIMEOUT, Answer
 from cutthrough.net.dns.resolver import (
@@ -136,13 +136,9 @@ class FunctionResolver(Resolver):
 
     async def _ask(self, key: Key) -> Answer | None:
         host, port, user = key
-        try:
-            given = self._function(host.decode(), port, user.decode("utf-8", "replace"))
-            if inspect.isawaitable(given):
-                given = await given
-        except SystemExit as error:     # in a task it would end the whole program
-            raise RuntimeError(f"exited with status {error}") from error
-        return None if given is None else _read(given)
+        given = await contained.call(
+            self._function, host.decode(), port, user.decode("utf-8", "replace"))
+        return None if given is None else await contained.call(_read, given)
 
     def _resolve_usually(self, host: bytes, callback: Callback, asker: bytes,
                          token: object) -> None:

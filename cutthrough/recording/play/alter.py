@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from cutthrough.contained import contain
 from cutthrough.recording.match.matches import Match
 from cutthrough.recording.model.fresh import refresh
 from cutthrough.recording.model.ranges import can_be_sent
@@ -46,7 +47,8 @@ def alter(match: Match, request: Request, hook: OnReplay | None) -> Recording:
         return recording
     try:
         response = hook(request, recording)
-    except (Exception, SystemExit) as error:     # the operator's code may
+    except BaseException as error:   # the operator's code may raise anything
+        contain(error)
         log.exception("on_replay failed for recording %d", recording.number)
         raise ReplayFailed(f"recording {recording.number}, on_replay: "
                            f"{type(error).__name__}") from None

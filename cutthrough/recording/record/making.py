@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from cutthrough.contained import contain
 from cutthrough.exchange.failures import Failures, reason_of
 from cutthrough.recording.model.heads import Known
 from cutthrough.recording.model.recording import Recording
@@ -61,9 +62,9 @@ class Maker:
             raise TypeError(f"on_record returned {type(recording).__name__}")
         except NotWhole as error:
             self.leave_out(exchange, error)
-        except (Exception, SystemExit) as error:         # the operator's code may
-            self.failures.add(error)
-            self.leave_out(exchange, error)
+        except BaseException as error:       # the operator's code may raise anything
+            self.failures.add(contain(error))
+            self.leave_out(exchange, contain(error))
         return None
 
     def leave_out(self, exchange: Taped, error: BaseException) -> None:
@@ -83,8 +84,8 @@ def find_hook(name: str) -> OnRecord | None:
         hooks = getattr(importlib.import_module(module), attribute)()
         on_record: OnRecord | None = getattr(hooks, "on_record", None)
         return on_record
-    except (Exception, SystemExit) as error:
-        reason = f"{name}: {type(error).__name__}: {error}"
+    except BaseException as error:
+        reason = f"{name}: {type(error).__name__}: {contain(error)}"
         log.error("nothing is recorded: %s", reason)
 
         def refuse(recording: Recording) -> Recording | None:

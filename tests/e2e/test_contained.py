@@ -1,0 +1,104 @@
+"""Filters and hooks that raise what is no Exception: workers and requests go on."""
+
+from tests.support.policies import LOCAL
+from tests.support.users import basic
+
+RAISES = """
+    import asyncio
+
+    class Failure(BaseException):
+        pass
+
+    FAULTS = {"/key": KeyboardInterrupt, "/fail": Failure, "/mute": GeneratorExit,
+              "/cancel": asyncio.CancelledError}
+
+    def fail(flow, hook):
+        if hook == flow.request.headers.get("X-Hook"):
+            raise FAULTS[flow.request.path]
+
+    class AtOnce:
+        async def on_request_head(self, flow):
+            fail(flow, "request")
+
+        async def on_response_head(self, flow):
+            fail(flow, "response")
+
+    class Later:
+        async def on_request_head(self, flow):
+            await asyncio.sleep(0)
+            fail(flow, "late request")
+
+        async def on_response_head(self, flow):
+            await asyncio.sleep(0)
+            fail(flow, "late response")
+
+        async def on_end(self, flow):
+            await asyncio.sleep(0)
+            fail(flow, "end")
+
+    class Whole:
+        async def on_response_body(self, flow, body):
+            fail(flow, "body")
+
+    class Pieces:
+        async def on_request_body(self, flow, pieces):
+            async for piece in pieces:
+                fail(flow, "piece")
+                yield piece
+"""
+FILTERS = ["AtOnce", "Later", "Whole", "Pieces"]
+
+
+def test_no_filter_ends_a_worker_or_makes_a_request_wait(
+        start_policy, make_origin, dial):
+    tables = "".join(f'[filters.{name}]\ncode = "raises:{name}"\n' for name in FILTERS)
+    proxy = start_policy(
+        f'{tables}[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\n'
+        f"filters = {FILTERS!r}\n", modules={"raises": RAISES})
+    origin, worker = make_origin(), proxy.worker.pid
+    for hook in ("request", "response", "late request", "late response", "end", "body",
+                 "piece"):
+        for path in ("/key", "/fail", "/mute", "/cancel"):
+            reply = dial(proxy).ask("POST", origin.url(path), f"X-Hook: {hook}",
+                                    "Content-Length: 2", body=b"up")
+            assert reply.status == (200 if hook == "end" else 502), (hook, path)
+    assert {record["reason"] for record in proxy.wait_log(28)} == {
+        "ok", "filter_failed"}
+    assert proxy.worker.pid == worker
+
+
+LOGINS = """
+    import asyncio
+
+    async def verify(name, password):
+        raise asyncio.CancelledError if password == "cancel" else KeyboardInterrupt
+"""
+
+
+def test_a_login_is_answered_whatever_the_hook_raises(start_policy, make_origin, dial):
+    proxy = start_policy(LOCAL, 'auth_hook = "logins:verify"\n',
+                         modules={"logins": LOGINS})
+    origin, worker = make_origin(), proxy.worker.pid
+    for password in ("cancel", "key"):
+        reply = dial(proxy).get(origin.url(), auth=basic(f"ann:{password}"))
+        assert reply.status == 503
+    assert [record["reason"] for record in proxy.wait_log(2)] == [
+        "policy_unavailable"] * 2
+    assert proxy.worker.pid == worker
+
+
+NAMES = """
+    import asyncio
+
+    def find(host, port, user):
+        raise asyncio.CancelledError if host == "cancel.example" else KeyboardInterrupt
+"""
+
+
+def test_a_name_is_answered_whatever_the_hook_raises(start_policy, make_origin, dial):
+    proxy = start_policy(LOCAL, 'dns_hook = "names:find"\n', modules={"names": NAMES})
+    origin, worker = make_origin(), proxy.worker.pid
+    for host in ("cancel.example", "key.example"):
+        assert dial(proxy).get(f"http://{host}:{origin.port}/").status == 502
+    assert [record["reason"] for record in proxy.wait_log(2)] == ["dns_error"] * 2
+    assert proxy.worker.pid == worker

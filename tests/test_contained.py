@@ -1,0 +1,106 @@
+"""Calls of an operator's code, whatever it raises: cutthrough/contained.py."""
+
+import asyncio
+import signal
+
+import pytest
+
+from cutthrough.contained import call, contain
+
+
+class Failure(BaseException):
+    """As pytest.fail raises it."""
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+TEXTS = {
+    ValueError("v"): "v",
+    SystemExit(3): "SystemExit: exited with status 3",
+    asyncio.CancelledError(): "CancelledError: cancelled itself",
+    GeneratorExit(): "GeneratorExit: ",
+    Failure("f"): "Failure: f",
+    Mute(): "Mute, which has no text",
+}
+
+
+@pytest.mark.parametrize("error", TEXTS, ids=lambda error: type(error).__name__)
+async def test_whatever_a_function_raises_is_an_exception_with_a_text(error):
+    def plainly():
+        raise error
+
+    async def at_once():
+        raise error
+
+    async def later():
+        await asyncio.sleep(0)
+        raise error
+
+    async def of_a_task():
+        await asyncio.gather(asyncio.get_running_loop().create_task(
+            asyncio.sleep(0)))
+        raise error
+
+    for function in (plainly, at_once, later, of_a_task):
+        with pytest.raises(Exception) as raised:
+            await call(function)
+        assert str(raised.value) == TEXTS[error]
+
+
+async def test_a_future_that_was_cancelled_is_no_end_of_the_caller():
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.cancel)
+    with pytest.raises(RuntimeError, match="cancelled itself"):
+        await call(lambda: future)
+
+
+async def test_a_result_comes_from_a_plain_function_a_coroutine_and_a_future():
+    async def later():
+        await asyncio.sleep(0)
+        return 3
+
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.set_result, 4)
+    assert await call(int, "1") == 1
+    assert await call(asyncio.sleep, 0, 2) == 2
+    assert await call(later) == 3
+    assert await call(lambda: future) == 4
+
+
+async def test_who_is_cancelled_ends_as_cancelled():
+    begun = asyncio.Event()
+
+    async def wait():
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.get_running_loop().create_task(call(wait))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_call_that_is_closed_ends_without_an_error():
+    ended = []
+
+    async def wait():
+        try:
+            await asyncio.sleep(0)
+        finally:
+            ended.append(True)
+
+    awaited = call(wait)
+    awaited.send(None)
+    awaited.close()
+    assert ended == [True]
+
+
+def test_ctrl_c_is_the_program_s_unless_that_has_a_handler(monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        contain(KeyboardInterrupt())
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
+    assert str(contain(KeyboardInterrupt())) == "KeyboardInterrupt: "
