@@ -14,6 +14,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from cutthrough.config.listeners import Listener
 from cutthrough.net.listener import (
@@ -117,8 +118,7 @@ class Listeners:
                     for sock in more:
                         undo.enter_context(sock)
                     for sock in group:
-                        change_backlog(sock, listener.backlog or (
-                            0 if self.activated else BACKLOG), undo)
+                        change_backlog(sock, self.backlog_of(listener), undo)
                     for sock in (*group, *more):
                         change_transparent(
                             sock, listener.transparent == "tproxy", undo)
@@ -159,6 +159,15 @@ class Listeners:
         """See Opened.pause."""
         Opened(self._groups).pause(index, slots)
 
+    def lend(self, listeners: Iterable[Listener]) -> "Lent":
+        """Before a new program gets the sockets. `listeners`: those in force."""
+        return Lent(self.all(), {listener.address: self.backlog_of(listener)
+                                 for listener in listeners})
+
+    def backlog_of(self, listener: Listener) -> int:
+        """0: the service manager's socket keeps its own."""
+        return listener.backlog or (0 if self.activated else BACKLOG)
+
     def all(self) -> list[socket.socket]:
         return [sock for group in self._groups.values() for sock in group]
 
@@ -195,6 +204,48 @@ class Listeners:
         for sock in socks:
             sock.close()
         self.close_dropped()
+
+
+class Lent:
+    """What sockets and their files have before a new program gets them. It changes that
+    to what its own configuration says, and gives it back if it fails; but it may be
+    killed, and then only the program that lent the sockets is left to do so."""
+
+    def __init__(self, sockets: list[socket.socket], backlogs: dict[Address, int]
+                 ) -> None:
+        """`backlogs`: by address; a unix socket's cannot be read."""
+        self._options = [(sock, options_of(sock, backlogs)) for sock in sockets]
+        self._files: dict[str, os.stat_result] = {}
+        for path in files_of(sockets):
+            with contextlib.suppress(OSError):       # somebody has removed it
+                self._files[path] = os.lstat(path)
+
+    def give_back(self) -> None:
+        unused = contextlib.ExitStack()
+        for sock, before in self._options:
+            with contextlib.suppress(OSError):
+                change_backlog(sock, before.backlog, unused)
+                change_transparent(sock, before.transparent, unused)
+                change_saved_syn(sock, before.saved_syn, unused)
+        unused.pop_all()
+        for path, access in self._files.items():
+            restore_access(path, access)
+
+
+class Options(NamedTuple):
+    """Of a listening socket. `backlog`: 0: it is not known."""
+
+    backlog: int
+    transparent: bool
+    saved_syn: bool
+
+
+def options_of(sock: socket.socket, backlogs: dict[Address, int]) -> Options:
+    if sock.family == socket.AF_UNIX:
+        return Options(backlogs.get(bound_address(sock), 0), False, False)
+    listens = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    return Options(read_bound(sock) if listens else 0, is_transparent(sock),
+                   saves_syn(sock))
 
 
 def group_adopted(sockets: list[socket.socket],

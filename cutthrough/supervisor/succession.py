@@ -13,7 +13,7 @@ from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say
 from cutthrough.process.channel import Message
 from cutthrough.supervisor.inherited_pages import InheritedPages
-from cutthrough.supervisor.listeners import Listeners
+from cutthrough.supervisor.listeners import Lent, Listeners
 from cutthrough.supervisor.reload import Reloads
 from cutthrough.supervisor.upgrade import Served, Successor
 
@@ -41,6 +41,7 @@ class Succession:
         self._answer = answer
         self._is_wanted = False
         self.successor: Successor | None = None
+        self._lent: Lent | None = None
 
     def request(self) -> None:
         """Starts the new program, after the attempt of a reload that is under way."""
@@ -64,6 +65,7 @@ class Succession:
     def _begin(self) -> None:
         program = self._program
         generation = program.generation
+        self._lent = program.listeners.lend(generation.config.all_listeners)
         try:
             self.successor = Successor(
                 program.listeners.all(), program.listeners.activated,
@@ -75,6 +77,8 @@ class Succession:
 
     def _on_failed(self, reason: str) -> None:
         self.successor = None
+        if self._lent is not None:
+            self._lent.give_back()
         say(f"upgrade failed, this program continues to serve: {reason}")
         self._program.reloads.retry()
 

@@ -3,8 +3,10 @@
 import os
 import signal
 import stat
+import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.origin import echo
@@ -59,6 +61,24 @@ def wait_failed(proxy: Proxy) -> None:
                proxy.stderr)
 
 
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def queue_of(port: int) -> int:
+    """How many connections the kernel queues for those who accept (ss(8), Send-Q)."""
+    return int(subprocess.run(
+        ["ss", "-Hltn", f"sport = :{port}"], check=True, capture_output=True,
+        text=True).stdout.split()[2])
+
+
+def successor(proxy: Proxy) -> psutil.Process:
+    """The new program, which does not serve yet."""
+    config = str(proxy.config_file)
+    return next(child for child in psutil.Process(proxy.process.pid).children()
+                if config in child.cmdline())
+
+
 def test_no_connection_is_lost_with_the_new_program(start, folder, make_origin, dial):
     """Its workers accepted connections as soon as each was prepared, and ended with
     them when another could not start."""
@@ -82,6 +102,29 @@ def test_no_connection_is_lost_with_the_new_program(start, folder, make_origin, 
         assert tunnel.read_exact(5) == b"moved"
 
 
+def test_a_program_that_is_killed_leaves_the_sockets_as_they_were(start, folder):
+    """It cannot give back what it has changed."""
+    (folder / "hook.py").write_text(
+        "import os, sys, time\n"
+        "async def decide(request): pass\n"
+        f"while os.path.exists({str(folder / 'wait')!r}) and (\n"
+        "        'cutthrough.worker.main' in sys.orig_argv):\n"
+        "    time.sleep(0.01)            # the end of a file has no event\n")
+    path = folder / "socket"
+    text = ('policy_hook = "hook:decide"\n'
+            '[[listeners]]\naddress = "127.0.0.1:0"\nbacklog = 77\n'
+            f'[[listeners]]\naddress = "unix:{path}"\nauth = "none"\nmode = "666"\n')
+    proxy = start(text)
+    (folder / "wait").touch()
+    proxy.write_config(text.replace("666", "600").replace("77", "55"))
+    proxy.signal(signal.SIGUSR2)
+    wait_until(lambda: (queue_of(proxy.port), mode_of(path)) == (55, 0o600),
+               lambda: (queue_of(proxy.port), mode_of(path), proxy.stderr()))
+    successor(proxy).kill()
+    wait_failed(proxy)
+    assert (queue_of(proxy.port), mode_of(path)) == (77, 0o666)
+
+
 def test_a_sockets_file_keeps_its_mode(start, folder):
     """It had the mode that the new program wants."""
     (folder / "hook.py").write_text(
@@ -99,4 +142,4 @@ def test_a_sockets_file_keeps_its_mode(start, folder):
     proxy.write_config(text.replace("666", "600"))
     proxy.signal(signal.SIGUSR2)
     wait_failed(proxy)
-    assert stat.S_IMODE(os.stat(path).st_mode) == 0o666
+    assert mode_of(path) == 0o666
