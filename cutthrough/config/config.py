@@ -39,6 +39,7 @@ from cutthrough.config.parents import Group, Parent, parse_name
 from cutthrough.config.parents import contradictions as contradictions_of_parents
 from cutthrough.config.recordings import RecordingOptions
 from cutthrough.config.sources import SourceRow, contradictions_of_sources
+from cutthrough.config.user_names import parse_user
 from cutthrough.config.values import (
     ADDRESSES,
     COUNT,
@@ -58,7 +59,6 @@ from cutthrough.config.values import (
     Kind,
     choice,
     parse_token,
-    parse_user,
 )
 
 __all__ = ("DEFAULTS", "OPTIONS", "SECRETS", "TABLES", "Config", "ConfigError",

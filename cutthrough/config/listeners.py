@@ -12,6 +12,7 @@ import msgspec
 from cutthrough.config.mistake import raise_all
 from cutthrough.config.option import ConfigError, Option, RowPath, defaults_of
 from cutthrough.config.parents import parse_target
+from cutthrough.config.user_names import parse_user
 from cutthrough.config.values import (
     ADDRESS,
     COUNT,
@@ -27,7 +28,6 @@ from cutthrough.config.values import (
     Kind,
     choice,
     is_loopback,
-    parse_user,
     show_address,
     show_count,
 )

@@ -12,6 +12,7 @@ import msgspec
 
 from cutthrough.config.mistake import raise_all
 from cutthrough.config.option import ConfigError, Option
+from cutthrough.config.user_names import parse_identity
 from cutthrough.config.values import (
     COUNT,
     RESOLVERS,
@@ -58,6 +59,7 @@ def parse_dscp(text: str) -> int:
 
 # With a colon too, because a certificate may name its user by a URI
 WHO = Kind("NAME", parse_text, many=True)
+USERS = Kind("NAME", parse_identity, many=True)
 
 
 class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +91,7 @@ class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
         "class of the packets: 0 to 63, or a name such as af11",
         "none: the kernel's 0", swapped=True)] = -1
     users: Annotated[tuple[str, ...], Option(
-        WHO, "users whose connections come from here, unless a rule names another "
+        USERS, "users whose connections come from here, unless a rule names another "
         "source", "none", swapped=True)] = ()
     groups: Annotated[tuple[str, ...], Option(
         WHO, "the same for the users of groups; `users` of any source come first",

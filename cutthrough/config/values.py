@@ -4,8 +4,8 @@ A `Kind` defines how one option's text is parsed, how its value is written so th
 can be parsed again, and its bounds. Flags, environment, file and embedding all use this
 module, so `10s` means the same everywhere. It knows no option by name.
 
-Every `parse_*` raises ValueError with the reason. The reasons of `parse_text` and
-`parse_user` do not repeat the text, because it may be a password (R37).
+Every `parse_*` raises ValueError with the reason. The reasons of `parse_text` do not
+repeat the text, because it may be a password (R37).
 """
 
 import ipaddress
@@ -114,13 +114,6 @@ def parse_text(text: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("is not UTF-8")     # surrogates: Python's surrogateescape
     return text
-
-
-def parse_user(text: str) -> str:
-    # RFC 7617 section 2: the first colon ends the user-id.
-    if ":" in text:
-        raise ValueError("a user name cannot contain a colon")
-    return parse_text(text)
 
 
 def split_address(text: str) -> tuple[str, int]:

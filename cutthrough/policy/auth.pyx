@@ -23,11 +23,11 @@ import hashlib
 import hmac
 import os
 import time
-from unicodedata import category, normalize
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
+from cutthrough.config.user_names import composed
 from cutthrough.policy.known cimport Key, Known
 from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.wire.chars cimport equals_lower
@@ -179,7 +179,9 @@ cdef class Authenticator:
         return True
 
     cdef Account certified(self, bytes name):
-        cdef Account account = self.accounts.get(name)
+        cdef Account account
+        name = normalized(name)
+        account = self.accounts.get(name)
         if account is None:
             account = self.strangers.get(name)
         if account is None:
@@ -298,9 +300,7 @@ cdef class AuthenticatorByFunction(Authenticator):
 
     def find(self, bytes name):
         """Returns the account of this name: any name may be a user's."""
-        cdef bytes composed = normalized(name)
-        account = self.accounts.get(composed)
-        return self.certified(composed) if account is None else account
+        return self.certified(name)
 
     @property
     def has_table(self):
@@ -349,13 +349,11 @@ cdef tuple split_basic(bytes value):
 
 
 def normalized(bytes text):
-    """Composed UTF-8, as our challenge asks for (RFC 7617 section 2.1; OpaqueString of RFC 8265):
-    macOS decomposes letters, and old browsers and Java send Latin-1."""
+    """Composed UTF-8, as our challenge asks for; old browsers and Java send Latin-1."""
     if text.isascii():
         return text
     try:
         characters = text.decode()
     except UnicodeDecodeError:
         characters = text.decode("latin-1")
-    spaced = "".join(" " if category(c) == "Zs" else c for c in characters)
-    return normalize("NFC", spaced).encode("utf-8", "surrogatepass")
+    return composed(characters).encode("utf-8", "surrogatepass")

@@ -17,6 +17,7 @@ import msgspec
 from cutthrough.config.mistake import noting, raise_all
 from cutthrough.config.settings import OF_POLICY
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
+from cutthrough.config.user_names import composed
 from cutthrough.config.values import parse_row_name
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.contradictions import contradictions
@@ -154,7 +155,7 @@ class _Reader(ListReader):
                     self.fail(name, "takes a list of user names" + (
                         "; groups of parents belong in the configuration file"
                         if isinstance(members, dict) and "parents" in members else ""))
-                groups[name] = tuple(dict.fromkeys(members))
+                groups[name] = tuple(dict.fromkeys(map(composed, members)))
                 for i, member in enumerate(members):
                     with noting(self.mistakes):
                         self.check_user(name, member, i)
@@ -170,11 +171,14 @@ class _Reader(ListReader):
     def read_users(self, groups: dict[str, tuple[str, ...]]) -> dict[str, User]:
         users = {}
         self.known_groups = {*groups}
-        for name, table in self.sub("users").items():
-            with self.table_at("users", name):
+        for key, table in self.sub("users").items():
+            name = composed(key)
+            with self.table_at("users", key):
                 if not isinstance(table, dict):
                     self.fail("", "takes a table")
                 self.check_user("", name)
+                if name in users:
+                    self.fail("", "is defined twice, in two spellings")
                 self.check_keys(table, _USER)
                 expires, member = 0.0, list[str]()
                 with noting(self.mistakes):
@@ -236,9 +240,7 @@ class _Reader(ListReader):
 
     def assign(self, table: dict[str, Any], key: str, taken: dict[str, str],
                name: str) -> None:
-        for i, who in enumerate(self.texts(table, key)):
-            if key == "groups":
-                self.check_group(who, i)
+        for i, who in enumerate(self.read_who(table, key)):
             if taken.setdefault(who, name) != name:
                 self.fail(key, f"{who!r} already has limits.{taken[who]}", i)
 
@@ -321,7 +323,7 @@ class _Reader(ListReader):
                     self.check_group(name, i)
                 else:
                     self.check_user(key, name, i)
-        return tuple(names)
+        return tuple(names if key == "groups" else map(composed, names))
 
     def read_hosts(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         return self.entries(table, key, host_patterns)

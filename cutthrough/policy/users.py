@@ -16,6 +16,7 @@ import string
 from typing import Any, NamedTuple
 
 from cutthrough.config.mistake import Mistake, Place, raise_all
+from cutthrough.config.user_names import composed
 from cutthrough.policy.source import PolicyError, User
 
 MOST_NAME = 255             # bytes; the limit of htpasswd(1)
@@ -124,6 +125,7 @@ def read_htpasswd(text: str, source: str) -> dict[str, User]:
 def read_line(line: str) -> User:
     """Reads one `name:hash`. Raises ValueError with the reason."""
     name, colon, rest = line.partition(":")
+    name = composed(name)
     if not colon:
         raise ValueError("the line is not name:hash")
     check_name(name)

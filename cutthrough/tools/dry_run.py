@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.parents import DIRECT
+from cutthrough.config.user_names import composed
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.snapshots import Facts, make_snapshot
 from cutthrough.generation.sources import make_source, names_of_users
@@ -100,7 +101,8 @@ class DryRun:
         except ValueError:
             raise ConfigError("", "--client", f"{client!r} is not an address") from None
         given = {listener.user for listener in self.config.listeners if listener.user}
-        name = user or self.config.user or ("".join(given) if len(given) == 1 else "")
+        name = composed(user) or self.config.user or (
+            "".join(given) if len(given) == 1 else "")
         if not name:
             raise ConfigError("", "--user", "is needed: the configuration has several")
         known = self.policy.users.get(name)
