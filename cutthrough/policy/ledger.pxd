@@ -95,6 +95,8 @@ cdef class Ledger(SharedTable):
     cdef void leave(self, Holding *holding, int64_t now_us) noexcept nogil
     # Gives back the user's part, because the next request is of a user without limits.
     cdef void leave_user(self, Holding *holding, int64_t now_us) noexcept nogil
+    # Is the connection counted in this row, or in none?
+    cdef bint is_users(self, const Holding *holding, const uint64_t *user) noexcept nogil
     # For a connection that changes its worker: moves its counts to holder `number`, and only
     # that worker may give them back. Returns the tally of that holder. Once the holder has
     # another tally, the counts are gone.

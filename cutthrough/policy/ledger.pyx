@@ -187,6 +187,17 @@ cdef class Ledger(SharedTable):
             self._leave_user(holding, now_us)
             self._unlock()
 
+    cdef bint is_users(self, const Holding *holding, const uint64_t *user) noexcept nogil:
+        cdef Row *row
+        cdef bint answer
+        if holding.user_row == 0:
+            return True
+        self._lock()
+        row = self._row(&self.page.users, holding.user_row)
+        answer = row.tag[0] == user[0] and row.tag[1] == user[1]
+        self._unlock()
+        return answer
+
     # --- a connection changes its worker -----------------------------------------------
 
     cdef uint32_t lend(self, const Holding *holding, int number) noexcept nogil:

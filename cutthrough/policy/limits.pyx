@@ -244,9 +244,12 @@ cdef class Limiter:
 
     cdef Entry change(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
                       const uint8_t *data, int64_t now_us) noexcept:
-        if terms is None:
-            self.ledger.end_tunnel(&usage.holding)
+        cdef uint64_t tag[2]
+        cdef const char *name = user
+        self.ledger.tag_of(<const unsigned char *>name, len(user), tag)
+        if terms is None or not self.ledger.is_users(&usage.holding, tag):
             self.ledger.leave_user(&usage.holding, now_us)
+        if terms is None:
             return ENTERED
         return self.adopt(usage, terms, user, is_tunnel, family, data, now_us)
 

@@ -1,5 +1,6 @@
 """Limits by a client's address, by its network, and of all together."""
 
+import contextlib
 import time
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.support.client import Client, build_request
 from tests.support.limits import retry_after
 from tests.support.origin import echo, flood
+from tests.support.stream import Closed
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -90,6 +92,29 @@ def test_one_bandwidth_for_all_is_changed_by_a_reload(start_policy, make_origin,
     proxy.hup()
     for client in clients:
         client.read_exact(1 << 20)          # 32 s at the old rate
+
+
+def test_a_reload_that_counts_others_together_holds_for_what_runs(
+        start_policy, make_origin, call):
+    """A transfer stayed in the row of its client: all that ran had a quota each."""
+    policy = """
+        default = "allow"
+        [limits.default]
+        per = "{per}"
+        bytes_per_day = "{most}"
+        """
+    proxy = start_policy(policy.format(per="client", most="100MiB"), FLOOR)
+    authority = make_origin(flood).authority
+    clients = [call(proxy.port, f"127.0.0.{host}") for host in (1, 2)]
+    for client in clients:
+        assert tunnel_from(client, authority) == 200
+    proxy.policy.write_text(policy.format(per="all", most="1MiB"))
+    proxy.hup()
+    clients[0].send(b"begin")
+    with contextlib.suppress(OSError, Closed):
+        clients[0].read_exact(16 << 20)
+    records = proxy.wait_log(2, reason="quota_exceeded")
+    assert sorted(record["bytes_up"] for record in records) == [0, len(b"begin")]
 
 
 @pytest.mark.parametrize("per", ["client", "all"])
