@@ -30,9 +30,9 @@ from cutthrough.net.sysio cimport CAN_READ, read_own_name, try_recv, try_send
 from cutthrough.net.udp cimport DatagramOwner, Datagrams, open_datagrams
 from cutthrough.outcome cimport (
     AUTH_EXPIRED, AUTH_FAILED, CLIENT_RESET, DNS_NOT_FOUND, OK, OVERLOADED, QUOTA_EXCEEDED,
-    UNSUPPORTED_COMMAND, USER_LIMIT)
+    RECORDING_MISSED, UNSUPPORTED_COMMAND, USER_LIMIT)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.acl cimport NOT_ASKED
+from cutthrough.policy.acl cimport NOT_ASKED, REPLAYS
 from cutthrough.policy.hop cimport is_plain_direct
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.snapshot cimport Snapshot
@@ -42,6 +42,7 @@ from cutthrough.session.model.charge cimport admit_user
 from cutthrough.session.model.client cimport Client, Journal, asker_of, leave_place, user_of
 from cutthrough.session.model.destination cimport set_destination
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
+from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.state cimport DATAGRAMS
 from cutthrough.session.ways.dial_errors cimport outcome_of_errno
 from cutthrough.session.ways.parents cimport way_of
@@ -178,6 +179,8 @@ cdef class Association(DatagramOwner):
         cdef Address to
         cdef int i, error
         cdef int outcome = DNS_NOT_FOUND
+        if recording_of(c) == REPLAYS and not c.request.address_dependent:
+            return RECORDING_MISSED         # and nothing is resolved (R60)
         if c.request.host_kind != HOST_NAME:
             parse_address(host, &to)
             answer = one_address(to.family, to.bytes)
@@ -208,6 +211,8 @@ cdef class Association(DatagramOwner):
         """Returns an Outcome. *error is set if another address may be tried."""
         cdef Client c = self.client
         cdef Datagrams side
+        if recording_of(c) == REPLAYS:      # the rule that the address has told
+            return RECORDING_MISSED
         if not is_plain_direct(&c.request.hop) or (
                 c.snapshot.ways is not None and way_of(c) is not None):
             return UNSUPPORTED_COMMAND
