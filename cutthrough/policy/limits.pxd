@@ -102,7 +102,8 @@ cdef class Limiter:
     cdef Entry adopt(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
                      const uint8_t *data, int64_t now_us) noexcept
     # A request under way gets other limits, after `end_meter`: its row keeps what it has used,
-    # and its lanes begin anew. If these limits count something else together, it changes its row. No limit refuses it; NO_ROW: a table is full. `terms` may be None.
+    # and its lanes begin anew. If these limits count something else together, it changes its row.
+    # No limit refuses it; NO_ROW: a table is full. `terms` may be None.
     cdef Entry change(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
                       const uint8_t *data, int64_t now_us) noexcept
     # Moves this connection's counts to holder `number` on the same page, and returns the tally

@@ -1,4 +1,6 @@
-"""UDP by SOCKS5 under what else its rule says: recordings (R60)."""
+"""UDP by SOCKS5 under what else its rule says: limits, recordings (R41, R60)."""
+
+import time
 
 import pytest
 
@@ -10,7 +12,64 @@ from tests.support.socks_udp import make_echo as make_echo
 
 pytestmark = pytest.mark.any_loop
 
-def test_in_replay_mode_no_datagram_leaves(start_policy, make_echo, associate, tmp_path):
+TWO_HOSTS = """
+[[rules]]
+action = "allow"
+addresses = ["127.0.0.1"]
+limits = "narrow"
+[[rules]]
+action = "allow"
+addresses = ["127.0.0.2"]
+{others}
+[limits.narrow]
+{narrow}
+[limits.broad]
+bytes_per_second = "100MiB"
+"""
+
+
+@pytest.mark.parametrize("others", ["", 'limits = "broad"'])
+def test_the_quota_of_a_rule_holds_for_its_datagrams(
+        start_policy, make_echo, associate, others):
+    """They counted against the user's own limits alone, whatever the rule named."""
+    narrow, free = make_echo(), make_echo("127.0.0.2")
+    proxy = start_policy(TWO_HOSTS.format(
+        narrow='bytes_per_day = "8KiB"', others=others), UDP)
+    one = associate(proxy)
+    for _ in range(100):
+        assert one.ask(free.authority, bytes(1000)) == bytes(1000)
+    passed = 0
+    while not proxy.log():
+        one.send(narrow.authority, bytes(1000))
+        passed += 1
+        assert passed < 10_000
+    proxy.wait_reason("quota_exceeded", method="UDP")
+    # Of each direction 16 KiB more at most
+    assert len(narrow.asked) <= 8 + 2 * 16
+
+
+def test_the_answers_of_a_peer_are_under_the_limits_of_its_rule(
+        start_policy, make_echo, associate):
+    """Though the latest datagram went to another, and a change of limits gives no new
+    bucket."""
+    narrow, free = make_echo(), make_echo("127.0.0.2")
+    proxy = start_policy(TWO_HOSTS.format(
+        narrow='tunnel_bytes_per_second = "8KiB"', others='limits = "broad"'), UDP)
+    one = associate(proxy)
+    began = time.monotonic()
+    assert one.ask(narrow.authority, b"known") == b"known"
+    ((_, peer_side),) = narrow.asked
+    answers = []
+    for n in range(200):
+        narrow.sock.sendto(bytes(1000), peer_side)
+        one.send(free.authority, b"%d" % n)
+        while (answer := one.receive()[1]) != b"%d" % n:
+            answers.append(answer)
+    assert len(answers) * 1000 < 4096 + 8192 * (time.monotonic() - began)
+
+
+def test_in_replay_mode_no_datagram_leaves(
+        start_policy, make_echo, associate, tmp_path):
     """R60: a CONNECT there was refused, and a datagram to the same place passed."""
     echo = make_echo()
     with NameServer({"a.test": "127.0.0.1"}) as names:

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from cutthrough.policy.limits cimport Terms
 from cutthrough.session.model.client cimport Client
 
-# All seven return an Outcome: OK, or the refusal.
+# All eight return an Outcome: OK, or the refusal.
 # For a connection just accepted.
 cdef int admit_connection(Client client) noexcept
 # The phase: admits the user, unless limits depend on the destination's address.
@@ -20,6 +20,12 @@ cdef int admit_with_faults(Client client, int64_t bandwidth, int64_t most_bytes)
 cdef int admit_again(Client client) except -1
 # For a tunnel that another process let in; client.usage holds a part of its charge or nothing.
 cdef int readmit_user(Client client) except -1
+# The next datagrams count against the limits with this name; None: the user's own. No number of
+# connections or tunnels refuses that. `left`: the association's, where its own buckets (of
+# tunnel_bytes_per_second) are kept until it takes the same limits again.
+cdef int take_limits(Client client, object name, dict left) except -1
+# The name of the limits that the deciding rule, or the hook, names; None: the user's own.
+cdef object named_limits(Client client)
 # What the request's limits count: its user's name, or Terms.subject.
 cdef bytes counted_of(Client client, Terms terms)
 # For a request that becomes a tunnel: a 101.

@@ -24,7 +24,7 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.ledger cimport (
     ENTERED, OVER_CLIENT, OVER_CONNECTIONS, OVER_QUOTA, OVER_RATE, OVER_TUNNELS, Entry)
 from cutthrough.policy.limits cimport (
-    SETTLE_US, Lane, Terms, are_equal, has_allowance, seconds_left_today)
+    SETTLE_US, Lane, Meter, Terms, are_equal, has_allowance, seconds_left_today)
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.state cimport HALF_CLOSED, RELAY, REQUEST
@@ -125,15 +125,42 @@ cdef int renew(Client c) except -1:
     cdef Terms newest = terms_now(c)
     if are_equal(newest, c.terms):
         return 0
+    change_terms(c, newest)
+    return c.poller.call_again(c)
+
+
+cdef int change_terms(Client c, Terms newest) except -1:
+    cdef Entry entry
     c.context.limiter.end_meter(
         &c.usage, c.terms, &c.relay.up.allowance, &c.relay.down.allowance, c.poller.now_us)
-    c.context.limiter.change(
+    entry = c.context.limiter.change(
         &c.usage, newest, counted_of(c, newest), c.request.is_tunnel, c.address.family,
         c.address.bytes, c.poller.now_us)
     c.terms = newest
     c.relay.up.allowance = c.relay.down.allowance = (
         0 if c.usage.meter != NULL else INT64_MAX)
-    return c.poller.call_again(c)
+    return outcome_of(entry)
+
+
+cdef int take_limits(Client c, object name, dict left) except -1:
+    cdef Terms terms = c.context.limiter.terms_of(c.account.name, name)
+    cdef Meter *meter = c.usage.meter
+    cdef int outcome
+    if are_equal(terms, c.terms):
+        return OK
+    if meter != NULL:
+        left[c.terms.name] = (tokens_left(&meter.up, &c.relay.up), meter.up.tokens_us,
+                              tokens_left(&meter.down, &c.relay.down), meter.down.tokens_us)
+    outcome = change_terms(c, terms)
+    meter = c.usage.meter
+    if meter != NULL and terms.name in left:
+        meter.up.tokens, meter.up.tokens_us, meter.down.tokens, meter.down.tokens_us = (
+            left[terms.name])
+    return outcome
+
+
+cdef inline double tokens_left(const Lane *lane, const Pump *pump) noexcept nogil:
+    return lane.tokens - (lane.granted - pump.allowance)
 
 
 cdef bytes counted_of(Client c, Terms terms):

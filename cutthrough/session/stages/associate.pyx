@@ -11,7 +11,8 @@ datagram has gone to its address and port. Fragments are dropped, which section 
 kernel or the network rejects an address, the next one of the name is used.
 
 The association ends with its TCP connection, with which it shares the idle deadline, and counts as
-one tunnel of its user. It is not handed over. Datagrams that are refused, or too many, are lost:
+one tunnel of its user. The bytes of a datagram, and of what its peer answers, count against the
+limits that its rule names. It is not handed over. Datagrams that are refused, or too many, are lost:
 UDP tells nobody. The log has the reason of the first few.
 """
 
@@ -38,7 +39,7 @@ from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
 from cutthrough.session.judge.authorize cimport judge_address, judge_request
-from cutthrough.session.model.charge cimport admit_user
+from cutthrough.session.model.charge cimport admit_user, named_limits, take_limits
 from cutthrough.session.model.client cimport Client, Journal, asker_of, leave_place, user_of
 from cutthrough.session.model.destination cimport set_destination
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
@@ -95,6 +96,8 @@ cdef int associate(Client c) except -1:
     association.caller = c.address
     association.caller.port = 0
     association.waiting = set()
+    association.limits = [None] * <int>MOST_PEERS
+    association.left = {}
     c.context.associations[c.request_id] = association
     give_block(&c.input)                    # what follows the request means nothing
     leave_place(c)
@@ -131,6 +134,8 @@ cdef class Association(DatagramOwner):
     cdef Address caller             # the client's address; its port, once it is known
     cdef Peer[MOST_PEERS] peers
     cdef int n_peers
+    cdef list limits                # of the peers: names
+    cdef dict left                  # see take_limits
     cdef Address[MOST_REJECTED] rejected
     cdef int n_rejected             # ever: later ones take the places of earlier ones
     cdef int n_logged
@@ -201,6 +206,7 @@ cdef class Association(DatagramOwner):
             error = 0
             outcome = judge_address(c, &to)
             if outcome == OK:
+                c.request.address_dependent = False
                 outcome = self.send_to(&to, data + length, n, &error)
                 if error == 0:
                     return outcome
@@ -211,13 +217,16 @@ cdef class Association(DatagramOwner):
         """Returns an Outcome. *error is set if another address may be tried."""
         cdef Client c = self.client
         cdef Datagrams side
+        cdef int outcome
         if recording_of(c) == REPLAYS:      # the rule that the address has told
             return RECORDING_MISSED
         if not is_plain_direct(&c.request.hop) or (
                 c.snapshot.ways is not None and way_of(c) is not None):
             return UNSUPPORTED_COMMAND
-        if not self.allows(&c.relay.up, True, n):
-            return OK
+        limits = named_limits(c)
+        outcome = take_limits(c, limits, self.left)
+        if outcome != OK or not self.allows(&c.relay.up, True, n):
+            return outcome
         try:
             side = self.socket_for(to.family)
         except OSError as refusal:          # no descriptor, no port, or not this family
@@ -226,7 +235,7 @@ cdef class Association(DatagramOwner):
         error[0] = side.send(to, data, n)
         if error[0]:
             return outcome_of_errno(error[0])
-        self.remember(to)
+        self.remember(to, limits)
         c.relay.up.moved += n
         c.count_moved()
         note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, n)
@@ -303,12 +312,13 @@ cdef class Association(DatagramOwner):
                 self.v6 = datagrams
         return datagrams
 
-    cdef void remember(self, const Address *peer) noexcept:
+    cdef int remember(self, const Address *peer, limits) except -1:
         cdef int i, oldest = 0
         for i in range(self.n_peers):
             if is_asked(&self.peers[i], peer):
                 self.peers[i].asked_us = self.client.poller.now_us
-                return
+                self.limits[i] = limits
+                return 0
             if self.peers[i].asked_us < self.peers[oldest].asked_us:
                 oldest = i
         if self.n_peers < MOST_PEERS:
@@ -316,6 +326,8 @@ cdef class Association(DatagramOwner):
             self.n_peers += 1
         self.peers[oldest].address = peer[0]
         self.peers[oldest].asked_us = self.client.poller.now_us
+        self.limits[oldest] = limits
+        return 0
 
     # --- from a peer ---------------------------------------------------------------
 
@@ -328,7 +340,8 @@ cdef class Association(DatagramOwner):
                 break
         else:
             return 0                        # nobody asked it
-        if not self.allows(&c.relay.down, False, n):
+        if take_limits(c, self.limits[i], self.left) != OK or (
+                not self.allows(&c.relay.down, False, n)):
             return 0
         length = build_datagram_header(head, sender.family, sender.bytes, sender.port)
         memcpy(data - length, head, length)
