@@ -21,6 +21,7 @@ cdef enum Entry:
 cdef struct Holding:
     uint32_t client_row     # number of the client's row; 0: not counted there
     uint32_t user_row       # likewise; while set, the row is not dropped
+    uint32_t most           # the limit that it was counted there under; 0: none, or not known
     uint8_t is_counted      # among all connections
     uint8_t has_tunnel      # among the user's tunnels
 

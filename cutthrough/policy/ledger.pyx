@@ -66,6 +66,13 @@ cdef class Ledger(SharedTable):
             if row.tag[0] != user[0] or row.tag[1] != user[1]:
                 self._leave_user(holding, now_us)   # another user's request (R23)
                 number = 0
+            elif limits.connections and not 0 < holding.most <= limits.connections:
+                # Let in under a higher limit: what its latest request may not have is given back
+                if self._sum(self._held(row, CONNECTIONS)) > limits.connections:
+                    self._leave_user(holding, now_us)
+                    self._unlock()
+                    return OVER_CONNECTIONS
+                holding.most = limits.connections
         if number == 0:
             number = self._find(table, user)
             if number == 0:
@@ -79,6 +86,7 @@ cdef class Ledger(SharedTable):
                 return OVER_CONNECTIONS
             held[self.slot] += 1
             holding.user_row = number
+            holding.most = limits.connections
         row = self._row(table, number)
         tunnels = self._held(row, TUNNELS)
         if limits.bytes_per_day and day_bytes_of(row, now_s) >= limits.bytes_per_day:
@@ -303,7 +311,7 @@ cdef class Ledger(SharedTable):
             self._release(&self.page.users, holding.user_row, TUNNELS, 0)
         if holding.user_row:
             self._release(&self.page.users, holding.user_row, CONNECTIONS, now_us)
-            holding.user_row = 0
+            holding.user_row = holding.most = 0
 
 
 # How many of `want` bytes a bucket grants now, after what was not used of the last grant is back.

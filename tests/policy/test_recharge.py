@@ -35,3 +35,22 @@ def test_a_charge_that_is_undone_gives_its_token_back():
     assert one.ask(b"ann")[0] == one.ask(b"ann")[0] == "entered"
     assert one.ask(b"ann")[0] == "over rate"
     one.close()
+
+
+def test_a_connection_of_a_higher_limit_is_none_of_a_lower():
+    """Connections that were let in by one rule had the limit of another escape."""
+    limiter = Limiter(None, Policy(limits={
+        "default": Limits(connections=3), "slow": Limits(connections=1)}))
+    held = [Holder(limiter) for _ in range(3)]
+    assert [one.ask(b"ann", limits="default")[0] for one in held] == ["entered"] * 3
+    assert [one.ask(b"ann", limits="slow")[0] for one in held] == [
+        "over connections", "over connections", "entered"]
+    assert held[2].ask(b"ann", limits="slow") == ("entered", 0)
+    assert of_user(limiter.ledger, b"ann")[0] == 1, "what was refused is given back"
+    assert held[0].ask(b"ann", limits="default") == ("entered", 0)
+    assert held[2].ask(b"ann", limits="slow") == ("entered", 0)
+    assert held[0].ask(b"ann", limits="slow")[0] == "over connections"
+    for one in held:
+        one.close()
+    assert limiter.ledger.held() == 0
+    assert limiter.ledger.read()["underflows"] == 0
