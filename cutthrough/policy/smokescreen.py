@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 import yaml
 
 from cutthrough.config.mistake import Mistake, Place, noting, raise_all
+from cutthrough.config.user_names import composed
 from cutthrough.policy.patterns import canonical_host
 from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import Action, Policy, PolicyError, Rule
@@ -151,8 +152,8 @@ def read_smokescreen(text: str, source: str) -> Policy:
 
 def _rule(action: Action, roles: list[str], hosts: tuple[str, ...], name: str,
           source: str) -> Rule:
-    return Rule(action=action, users=tuple(roles), groups=tuple(roles), hosts=hosts,
-                name=name, source=source)
+    return Rule(action=action, users=tuple(map(composed, roles)), groups=tuple(roles),
+                hosts=hosts, name=name, source=source)
 
 
 Fail = Callable[[str, str], NoReturn]

@@ -6,6 +6,7 @@ from cutthrough.config.settings import load
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.answer import Caller
 from cutthrough.policy.rules import add_users
+from cutthrough.policy.smokescreen import read_smokescreen
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.policy.users import read_htpasswd
 from tests.support.policies import HASH, read
@@ -61,3 +62,15 @@ def test_the_configuration_has_the_same_name(spelling, tmp_path):
     assert config.user == NAME
     assert [listener.user for listener in config.listeners] == [NAME]
     assert config.sources[0].users == (NAME,)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_role_of_smokescreen_has_the_same_name(spelling):
+    policy = read_smokescreen(f"""
+version: v1
+services:
+  - {{name: "{spelling}", project: one, action: enforce, allowed_domains: [b.test]}}
+default: {{project: other, action: open}}
+""", "acl.yaml")
+    assert outcome(policy) == "destination_denied"
+    assert outcome(policy, "ann") == "ok"
