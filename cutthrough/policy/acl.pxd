@@ -7,7 +7,7 @@ from cutthrough.policy.first_bytes cimport Demand, Met
 from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.hop cimport Hop
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
-from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.names cimport M_CONNECT, M_GET
 from cutthrough.policy.networks cimport CarriedKeys, MAX_NESTED, NetworkIndex, NetworkSets
 from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.openings cimport Opening
@@ -17,8 +17,8 @@ cdef enum:
     # Each carried IPv4 address is in at most 33 networks
     MAX_RUNS = MAX_LABELS + MAX_NESTED + 2 + 33 * MOST_CARRIED
     NOT_ASKED = -2          # in place of a rule: the rules were not evaluated
-    # A request that offers an upgrade may end in a tunnel, as CONNECT does. For rules it is a
-    # method of its own, numbered after those of wire.names.
+    # A request that offers an upgrade may end in a tunnel, as CONNECT does. For rules that is a
+    # method of its own, numbered after those of wire.names. See fits_method.
     KIND_UPGRADE = M_CONNECT + 1
 
 cdef struct Question:
@@ -37,6 +37,7 @@ cdef struct Question:
     const uint8_t *address  # 16 bytes; NULL: not known yet
     int port
     int method              # Method of wire.names, or KIND_UPGRADE
+    int own_method          # the same, and of KIND_UPGRADE the one that its origin may answer
     const char *method_name  # of M_OTHER; NULL: unknown, or no rule compares it
     size_t method_name_len
     bint for_origin         # in origin form, for a named origin
@@ -200,3 +201,17 @@ cdef class Acl:
 # Does TLS that this rule has intercepted pass where clients have rejected our certificate?
 cdef inline bint passes_pinned(Acl acl, int rule) noexcept:
     return rule >= 0 and acl.rows[rule].demand.pinned
+
+
+# The origin of a request that offers an upgrade may ignore that, and do what its method says. So
+# both count, as the readings of a path do (R56): a deny rule matches if it names either, any
+# other rule if it names both. A GET needs no name beside UPGRADE, because a WebSocket is one.
+cdef inline bint fits_method(Acl acl, const Question *q, const Row *row) noexcept nogil:
+    cdef bint own = row.methods >> q.own_method & 1 or acl.other_methods.contains(
+        row.other_methods, q.method_name, q.method_name_len)
+    cdef bint offer = row.methods >> <int>KIND_UPGRADE & 1
+    if q.method != KIND_UPGRADE:
+        return own
+    if row.action == DENY:
+        return own or offer
+    return offer and (own or q.own_method == M_GET)

@@ -25,5 +25,6 @@ class Acl:
         opening: tuple[str, str, str] | None = None,
         path: bytes | None = None,
         for_origin: bool = False,
+        own_method: str = "GET",
     ) -> Answer: ...
     def sizes(self) -> dict[str, int]: ...

@@ -69,8 +69,7 @@ cdef class Acl:
         self.sets = NetworkSets()
         self.fingerprints, self.http2_prints = FingerprintSets("_"), FingerprintSets("|")
         self.other_methods = FingerprintSets(" ")   # which is in no method
-        self.tlvs = TlvSets()
-        self.globs = GlobSets()
+        self.tlvs, self.globs = TlvSets(), GlobSets()
 
     def __dealloc__(self):
         free(self.rows)
@@ -305,8 +304,7 @@ cdef class Acl:
                 i += 1
             if i == row.n_ports:
                 return OTHER_PORT
-        if (row.methods or row.other_methods) and not row.methods >> q.method & 1 and (
-                not self.other_methods.contains(row.other_methods, q.method_name, q.method_name_len)):
+        if (row.methods or row.other_methods) and not fits_method(self, q, row):
             return OTHER_METHOD
         if row.clients and not (
                 q.has_client and self.sets.contains(row.clients, key_of(q.client))):
@@ -361,10 +359,10 @@ cdef class Acl:
         return row.source == other.source and row.route == other.route
 
     def ask(self, *, host, port, caller=Caller(), method="CONNECT", address=None, opening=None,
-            path=None, bint for_origin=False):
+            path=None, bint for_origin=False, own_method="GET"):
         """Returns the Answer for a request; for explain and tests. `host` need not be canonical;
         addresses are text. `opening`: protocol, server name and JA4 of a tunnel's first bytes, in
-        words. `path`: of the target, in bytes; None: not known.
+        words. `path`: of the target, in bytes; None: not known. `own_method`: of UPGRADE.
 
         Raises ValueError for an invalid host or address."""
         cdef Path target_path
@@ -376,7 +374,7 @@ cdef class Acl:
         cdef const Candidate *c
         cdef bytes text = host.encode()
         cdef bytes bits = self.subjects_of(caller.user, caller.groups), tlvs = caller.tlvs
-        cdef bytes ja4 = caller.ja4.encode(), http2 = caller.http2.encode(), name = method.encode()
+        cdef bytes ja4 = caller.ja4.encode(), http2 = caller.http2.encode(), name
         cdef bint is_unix = caller.client.startswith("unix:")
         cdef bytes from_packed = bytes(16) if is_unix else packed(caller.client)
         cdef bytes to_packed
@@ -394,6 +392,8 @@ cdef class Acl:
         q.is_name = target.host_kind == HOST_NAME
         q.port = port
         q.method = METHODS.get(method, M_OTHER)
+        own_method = own_method if q.method == KIND_UPGRADE else method
+        q.own_method, name = METHODS.get(own_method, M_OTHER), own_method.encode()
         q.method_name, q.method_name_len = name, len(name)
         q.has_opening, q.for_origin = q.method == M_CONNECT, for_origin
         q.path = NULL if q.has_opening or path == b"*" else &target_path

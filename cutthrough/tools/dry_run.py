@@ -31,6 +31,7 @@ class Request(NamedTuple):
     host: str
     port: int
     for_origin: bool = False            # in origin form
+    own_method: str = "GET"             # if `method` is UPGRADE
 
 
 class Finding(NamedTuple):
@@ -154,11 +155,11 @@ class DryRun:
     def _ask(self, request: Request, address: str | None, opening: FirstBytes | None,
              path: bytes | None) -> Finding:
         assert self.snapshot.acl is not None
-        caller, method, host, port, for_origin = request
+        caller, method, host, port, for_origin, own_method = request
         answer = self.snapshot.acl.ask(
             host=f"[{host}]" if ":" in host else host, port=port, caller=caller,
             method=method, address=address, opening=opening, path=path,
-            for_origin=for_origin)
+            for_origin=for_origin, own_method=own_method)
         rule = self.policy.rules[answer.rule] if answer.rule >= 0 else None
         route, source = self._way or (answer.route, answer.source)
         finding = Finding(

@@ -96,7 +96,8 @@ def judge_line(judge: DryRun, line: Line) -> Finding:
     """The decision by the host, by the path and, if the line has them, by the peer's
     address and by the tunnel's first bytes."""
     host, caller = line.host or "", _caller(judge, line)
-    request = Request(caller, line.kind, host, line.port, bool(line.origin))
+    request = Request(caller, line.kind, host, line.port, bool(line.origin),
+                      line.method)
     path = line.path if judge.has_paths else None
     if judge.has_paths and path is None and line.kind != "CONNECT":
         return Finding(MAYBE)

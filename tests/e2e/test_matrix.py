@@ -70,8 +70,9 @@ def by_user(way: Way, ask: Ask) -> str:
 
 
 def by_method(way: Way, ask: Ask) -> str:
-    """A offers no tunnels and upgrades, B no GET."""
-    return DENIED if (way.dialect == "GET") == ask.port else "ok"
+    """A offers no tunnels and upgrades, B no GET: an offer is one too."""
+    is_get = way.dialect in ("GET", "UPGRADE") if ask.port else way.dialect == "GET"
+    return DENIED if is_get == ask.port else "ok"
 
 
 def by_path(way: Way, ask: Ask) -> str:

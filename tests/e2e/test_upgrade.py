@@ -259,15 +259,30 @@ def test_an_upgrade_that_is_allowed_is_a_tunnel(
 
 
 @pytest.mark.any_loop
-def test_a_rule_that_denies_get_denies_no_upgrade(start_policy, make_origin, dial):
-    proxy = start_policy("""
+@pytest.mark.parametrize("denied", ["GET", "DELETE"])
+def test_a_method_that_is_denied_is_denied_with_an_offer(
+        start_policy, make_origin, dial, denied):
+    """Two fields took a request out of the rule, and its origin answered as usual."""
+    proxy = start_policy(f"""
         default = "report"
         [[rules]]
         action = "deny"
-        methods = ["GET"]
+        methods = ["{denied}"]
     """ + RULE)
-    assert dial(proxy).get(make_origin().url()).status == 403
-    assert dial(proxy).get(make_origin(upgrade).url(), *OFFER).status == 101
+    origin = make_origin()
+    assert dial(proxy).ask(denied, origin.url()).status == 403
+    assert dial(proxy).ask(denied, origin.url(), *OFFER).status == 403
+    assert not origin.requests
+    offered = dial(proxy).get(make_origin(upgrade).url(), *OFFER).status
+    assert offered == (403 if denied == "GET" else 101)
+
+
+@pytest.mark.any_loop
+def test_a_rule_for_upgrades_allows_them_by_get(start_policy, make_origin, dial):
+    proxy = start_policy(RULE + 'methods = ["UPGRADE"]')
+    origin = make_origin()
+    assert dial(proxy).ask("DELETE", origin.url(), *OFFER).status == 403
+    assert not origin.requests
 
 
 @pytest.mark.any_loop

@@ -395,21 +395,6 @@ def test_a_rule_names_any_method():
         assert acl.ask(host="a.b", port=80, method=method).rule == rule, method
 
 
-def test_an_upgrade_is_a_kind_of_its_own_and_no_method():
-    # R4: to a rule with the method alone an offer looked like any GET.
-    for rules, passes in (
-            ((allow(methods=("GET",)),), False), ((allow(methods=("OTHER",)),), False),
-            ((allow(methods=("UPGRADE",)),), True), ((allow(),), True),
-            ((deny(methods=("GET", "CONNECT")), allow()), True),
-            ((deny(methods=("UPGRADE",)), allow()), False)):
-        acl = acl_of(*rules)
-        answer = acl.ask(host="a.b", port=80, method="UPGRADE")
-        assert (answer.outcome == "ok") is passes
-    acl = acl_of(allow(methods=("UPGRADE",)))
-    for method in ("GET", "CONNECT", "OTHER", "PATCH"):
-        assert acl.ask(host="a.b", port=80, method=method).outcome != "ok"
-
-
 def test_explain_tells_which_question_each_rule_failed():
     acl = acl_of(
         allow(hosts=("a.b",), users=("ann",)), allow(hosts=("a.b",), ports=((80, 80),)),

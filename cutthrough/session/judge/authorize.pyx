@@ -104,7 +104,8 @@ cdef int ask_connect(Client c, Inside inside, Question *q, unsigned char *mapped
     fill_question(c, c.snapshot, address, mapped, q)
     q.host, q.host_len = inside.key, len(inside.key) - 2
     q.is_name = inside.host_kind == HOST_NAME
-    q.method, q.has_opening, q.opening, q.path = M_CONNECT, True, inside.opening, NULL
+    q.method = q.own_method = M_CONNECT
+    q.has_opening, q.opening, q.path = True, inside.opening, NULL
     fill_prints(inside.outer, q)
     c.snapshot.acl.judge(q, verdict)
     return 0
@@ -184,7 +185,7 @@ cdef int find_replay_inside(Client c, const Address *address) except -1:
     fill_question(c, c.snapshot, address, mapped, &q)
     q.has_opening, q.opening = False, NULL
     for method in (M_GET, M_POST):
-        q.method = method
+        q.method = q.own_method = method
         acl.judge(&q, &inner)
         if inner.outcome != OK or inner.maybe or inner.rule < 0:
             return 0
@@ -279,10 +280,11 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
         map_address(address, mapped)
         q.address = mapped
     q.port = r.port
-    q.method = KIND_UPGRADE if is_upgrade(r) else min(<int>r.method, <int>M_CONNECT)
+    q.own_method = min(<int>r.method, <int>M_CONNECT)
+    q.method = KIND_UPGRADE if is_upgrade(r) else q.own_method
     q.method_name = NULL
     q.method_name_len = 0
-    if q.method == M_OTHER and snapshot.acl.compares_methods and c.head != NULL and r.path_len:
+    if q.own_method == M_OTHER and snapshot.acl.compares_methods and c.head != NULL and r.path_len:
         q.method_name = bytes_of(c.head)
         q.method_name_len = <const char *>memchr(
             q.method_name, b" ", c.head.end) - q.method_name

@@ -1,0 +1,36 @@
+"""Requests that offer to upgrade: rules see the offer, and the method (R4)."""
+
+import pytest
+
+from tests.policy.acls import acl_of, allow, deny
+
+
+def test_an_upgrade_is_a_kind_of_its_own_and_no_method():
+    # R4: to a rule with the method alone an offer looked like any GET.
+    for rules, passes in (
+            ((allow(methods=("GET",)),), False), ((allow(methods=("OTHER",)),), False),
+            ((allow(methods=("UPGRADE",)),), True), ((allow(),), True),
+            ((deny(methods=("GET", "CONNECT")), allow()), False),
+            ((deny(methods=("PUT", "CONNECT")), allow()), True),
+            ((deny(methods=("UPGRADE",)), allow()), False)):
+        acl = acl_of(*rules)
+        answer = acl.ask(host="a.b", port=80, method="UPGRADE")
+        assert (answer.outcome == "ok") is passes
+    acl = acl_of(allow(methods=("UPGRADE",)))
+    for method in ("GET", "CONNECT", "OTHER", "PATCH"):
+        assert acl.ask(host="a.b", port=80, method=method).outcome != "ok"
+
+
+@pytest.mark.parametrize("own", ["DELETE", "POST", "PATCH"])
+def test_an_offer_to_upgrade_hides_no_method(own):
+    """R56's principle: the origin may ignore the offer, and do what the method says."""
+    for rules, passes in (
+            ((deny(methods=(own,)), allow()), False),
+            ((deny(methods=("OTHER",)), allow()), own != "PATCH"),
+            ((deny(methods=("GET",)), allow()), True),
+            ((allow(methods=("GET", "UPGRADE")),), False),
+            ((allow(methods=(own,)),), False),
+            ((allow(methods=(own, "UPGRADE")),), True), ((allow(),), True)):
+        answer = acl_of(*rules).ask(
+            host="a.b", port=80, method="UPGRADE", own_method=own)
+        assert (answer.outcome == "ok") is passes, rules
