@@ -7,13 +7,14 @@ from cutthrough.policy.first_bytes cimport Demand, Met
 from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.hop cimport Hop
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
-from cutthrough.wire.names cimport M_CONNECT, M_GET
+from cutthrough.wire.names cimport M_CONNECT, M_GET, M_OTHER, method_of
 from cutthrough.policy.networks cimport CarriedKeys, MAX_NESTED, NetworkIndex, NetworkSets
 from cutthrough.policy.tlvs cimport TlvSets
 from cutthrough.wire.openings cimport Opening
 from cutthrough.wire.paths cimport Path
 
 cdef enum:
+    MOST_METHOD = 32        # characters of one that a rule names
     # Each carried IPv4 address is in at most 33 networks
     MAX_RUNS = MAX_LABELS + MAX_NESTED + 2 + 33 * MOST_CARRIED
     NOT_ASKED = -2          # in place of a rule: the rules were not evaluated
@@ -40,6 +41,8 @@ cdef struct Question:
     int own_method          # the same, and of KIND_UPGRADE the one that its origin may answer
     const char *method_name  # of M_OTHER; NULL: unknown, or no rule compares it
     size_t method_name_len
+    const char *capitals    # the same length, if that is another name; see read_capitals
+    int capital_method      # its Method
     bint for_origin         # in origin form, for a named origin
     bint has_opening        # a tunnel by CONNECT, SOCKS or the like: it has first bytes
     const Opening *opening  # a tunnel's first bytes; NULL: not known yet
@@ -157,7 +160,7 @@ cdef class Acl:
     cdef TlvSets tlvs
     cdef GlobSets globs
     cdef readonly bint compares_paths   # a rule has `paths`
-    cdef bint compares_methods          # a rule has other methods
+    cdef bint compares_methods          # a rule has `methods`
     cdef bint compares_prints           # a rule has `client_ja4` or `http2_fingerprint`
     cdef bint replays                   # a rule plays answers again
     cdef Candidate *anywhere            # rules with neither hosts nor addresses
@@ -203,15 +206,36 @@ cdef inline bint passes_pinned(Acl acl, int rule) noexcept:
     return rule >= 0 and acl.rows[rule].demand.pinned
 
 
+# Many servers write a method in capitals before they compare it, and "delete" is a DELETE there.
+# `room`: MOST_METHOD characters, for Question.capitals.
+cdef inline void read_capitals(Question *q, char *room) noexcept nogil:
+    cdef size_t i
+    q.capitals = NULL
+    if q.own_method != M_OTHER or q.method_name == NULL or q.method_name_len > MOST_METHOD:
+        return
+    for i in range(q.method_name_len):
+        room[i] = q.method_name[i]
+        if c'a' <= room[i] <= c'z':
+            room[i] -= 32
+            q.capitals = room
+    q.capital_method = method_of(room, q.method_name_len)
+
+
 # The origin of a request that offers an upgrade may ignore that, and do what its method says. So
-# both count, as the readings of a path do (R56): a deny rule matches if it names either, any
-# other rule if it names both. A GET needs no name beside UPGRADE, because a WebSocket is one.
+# both count, and both spellings of a method, as the readings of a path do (R56): a deny rule
+# matches if it names one of them, any other rule if it names all. A GET needs no name beside
+# UPGRADE, because a WebSocket is one.
 cdef inline bint fits_method(Acl acl, const Question *q, const Row *row) noexcept nogil:
-    cdef bint own = row.methods >> q.own_method & 1 or acl.other_methods.contains(
-        row.other_methods, q.method_name, q.method_name_len)
+    cdef bint denies = row.action == DENY
+    cdef bint own = names_method(acl, row, q.own_method, q.method_name, q.method_name_len)
     cdef bint offer = row.methods >> <int>KIND_UPGRADE & 1
+    if q.capitals != NULL and own != denies:
+        own = names_method(acl, row, q.capital_method, q.capitals, q.method_name_len)
     if q.method != KIND_UPGRADE:
         return own
-    if row.action == DENY:
-        return own or offer
-    return offer and (own or q.own_method == M_GET)
+    return own or offer if denies else offer and (own or q.own_method == M_GET)
+
+
+cdef inline bint names_method(Acl acl, const Row *row, int method, const char *name,
+                              size_t n) noexcept nogil:
+    return row.methods >> method & 1 or acl.other_methods.contains(row.other_methods, name, n)

@@ -64,9 +64,7 @@ cdef class Draft:
 cdef class Acl:
 
     def __cinit__(self):
-        self.hosts = HostIndex()
-        self.networks = NetworkIndex()
-        self.sets = NetworkSets()
+        self.hosts, self.networks, self.sets = HostIndex(), NetworkIndex(), NetworkSets()
         self.fingerprints, self.http2_prints = FingerprintSets("_"), FingerprintSets("|")
         self.other_methods = FingerprintSets(" ")   # which is in no method
         self.tlvs, self.globs = TlvSets(), GlobSets()
@@ -140,7 +138,7 @@ cdef class Acl:
             row.methods |= (1 << <int>METHODS[method]) if method in METHODS else 0
         row.other_methods = self.other_methods.number(tuple(
             [method for method in rule.methods if method not in METHODS]))
-        self.compares_methods |= row.other_methods != 0
+        self.compares_methods |= bool(rule.methods)
         read_demand(&row.demand, rule, self.fingerprints)
         row.by_opening = last_of(&row.demand) != IS_MET
         if rule.ports:
@@ -378,6 +376,7 @@ cdef class Acl:
         cdef bint is_unix = caller.client.startswith("unix:")
         cdef bytes from_packed = bytes(16) if is_unix else packed(caller.client)
         cdef bytes to_packed
+        cdef char room[MOST_METHOD]
         cdef uint32_t j
         cdef int i, before
         if parse_authority(&target, text, len(text), 1) != 0 or target.port != 1:
@@ -395,6 +394,7 @@ cdef class Acl:
         own_method = own_method if q.method == KIND_UPGRADE else method
         q.own_method, name = METHODS.get(own_method, M_OTHER), own_method.encode()
         q.method_name, q.method_name_len = name, len(name)
+        read_capitals(&q, room)
         q.has_opening, q.for_origin = q.method == M_CONNECT, for_origin
         q.path = NULL if q.has_opening or path == b"*" else &target_path
         set_path(&target_path, NULL, 0)

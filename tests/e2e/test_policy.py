@@ -361,6 +361,19 @@ def test_a_user_that_the_policy_lists_may_come_in(start, make_origin, dial):
     assert dial(proxy).get(origin.url()).status == 403, f"{USER} is in no group"
 
 
+def test_a_method_is_denied_in_small_letters(start_policy, make_origin, dial):
+    """The origin got "delete", which many frameworks take for DELETE."""
+    proxy, origin = start_policy("""
+        [[rules]]
+        action = "deny"
+        methods = ["DELETE", "PATCH"]
+        """ + LOCAL), make_origin()
+    for method in ("DELETE", "delete", "Patch"):
+        assert dial(proxy).ask(method, origin.url()).status == 403
+    assert dial(proxy).ask("search", origin.url()).status == 200
+    assert [request.method for request in origin.requests] == ["search"]
+
+
 def test_a_method_is_allowed_by_its_name(start_policy, make_origin, dial):
     proxy = start_policy("""
         default = "deny"

@@ -1,4 +1,5 @@
-"""Requests that offer to upgrade: rules see the offer, and the method (R4)."""
+"""What an origin may take for the method: its capitals, and that behind an offer to
+upgrade (R4)."""
 
 import pytest
 
@@ -34,3 +35,28 @@ def test_an_offer_to_upgrade_hides_no_method(own):
         answer = acl_of(*rules).ask(
             host="a.b", port=80, method="UPGRADE", own_method=own)
         assert (answer.outcome == "ok") is passes, rules
+
+
+@pytest.mark.parametrize("sent", ["delete", "Delete", "dELETE"])
+def test_a_method_is_denied_in_any_spelling(sent):
+    """Django, Symfony and ASP.NET do what "delete" says: they write it in capitals."""
+    for rules, passes in (
+            ((deny(methods=("DELETE",)), allow()), False),
+            ((deny(methods=("OTHER",)), allow()), False),
+            ((deny(methods=("PATCH", "POST")), allow()), True),
+            ((allow(methods=("GET", "OTHER")),), False),
+            ((allow(methods=("DELETE",)),), False),
+            ((allow(methods=("DELETE", "OTHER")),), True), ((allow(),), True)):
+        acl = acl_of(*rules)
+        for more in ({"method": sent}, {"method": "UPGRADE", "own_method": sent}):
+            outcome = acl.ask(host="a.b", port=80, **more).outcome
+            assert outcome != "ok" or passes, (rules, more)
+            assert outcome == "ok" or not passes or "own_method" in more
+
+
+def test_another_method_is_denied_in_any_spelling():
+    acl = acl_of(deny(methods=("M-SEARCH", "PATCH")), allow())
+    for sent, passes in (("m-search", False), ("Patch", False), ("patchy", True),
+                         ("p" * 32, True), ("p" * 33, True), ("get", True)):
+        outcome = acl.ask(host="a.b", port=80, method=sent).outcome
+        assert (outcome == "ok") is passes, sent

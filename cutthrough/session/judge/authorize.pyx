@@ -15,7 +15,7 @@ from cutthrough.net.address cimport UNIX_CALLER, Address, parse_address
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.outcome cimport BODY_TOO_LARGE, DESTINATION_DENIED, OK, SNI_DENIED, TLS_REFUSED
 from cutthrough.policy.acl cimport (
-    KIND_UPGRADE, NOT_ASKED, REPLAYS, Acl, Question, Verdict)
+    KIND_UPGRADE, MOST_METHOD, NOT_ASKED, REPLAYS, Acl, Question, Verdict, read_capitals)
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.first_bytes cimport (
     ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
@@ -36,6 +36,7 @@ from cutthrough.wire.paths cimport Path, set_path
 
 # Of the request that is judged
 cdef Path path
+cdef char[MOST_METHOD] method_in_capitals
 
 
 cdef int judge(Client c) except -1:
@@ -105,6 +106,7 @@ cdef int ask_connect(Client c, Inside inside, Question *q, unsigned char *mapped
     q.host, q.host_len = inside.key, len(inside.key) - 2
     q.is_name = inside.host_kind == HOST_NAME
     q.method = q.own_method = M_CONNECT
+    q.method_name = q.capitals = NULL
     q.has_opening, q.opening, q.path = True, inside.opening, NULL
     fill_prints(inside.outer, q)
     c.snapshot.acl.judge(q, verdict)
@@ -284,10 +286,12 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     q.method = KIND_UPGRADE if is_upgrade(r) else q.own_method
     q.method_name = NULL
     q.method_name_len = 0
+    q.capitals = NULL
     if q.own_method == M_OTHER and snapshot.acl.compares_methods and c.head != NULL and r.path_len:
         q.method_name = bytes_of(c.head)
         q.method_name_len = <const char *>memchr(
             q.method_name, b" ", c.head.end) - q.method_name
+        read_capitals(q, method_in_capitals)
     q.has_opening = q.method == M_CONNECT and r.method != M_UDP
     q.for_origin = r.for_origin
     q.opening = own_opening(c)
