@@ -4,10 +4,12 @@ import contextlib
 
 import pytest
 
+from tests.support.client import PASSWORD, USER
 from tests.support.dns import NameServer
 from tests.support.handovers import limited as limited
 from tests.support.handovers import start as start
 from tests.support.origin import echo
+from tests.support.policies import LOCAL
 from tests.support.socks import (
     ALL,
     BIND,
@@ -26,6 +28,7 @@ from tests.support.socks import (
     login,
 )
 from tests.support.socks import call as call
+from tests.support.users import hash_of
 
 pytestmark = pytest.mark.any_loop
 
@@ -169,3 +172,21 @@ def test_a_bound_of_connections_is_told_in_socks(start, make_origin, call):
     assert client.at_eof()
     assert proxy.wait_log(1)[0]["reason"] == "client_limit"
     held.close()
+
+
+def test_a_reload_between_password_and_request_holds(
+        start_policy, make_origin, call):
+    """The request was judged by the policy that the password had come under."""
+    ann = f'users.ann.password = "{hash_of("one")}"\n'
+    proxy = start_policy(ann + LOCAL, SOCKS5)
+    origin = make_origin(echo)
+    callers = [call(proxy) for _ in range(2)]
+    for caller, name, secret in zip(callers, (USER, "ann"), (PASSWORD, "one"),
+                                    strict=True):
+        assert caller.log_in(name, secret) == GRANTED
+    proxy.policy.write_text(LOCAL.replace('"allow"', '"deny"'))
+    proxy.hup()
+    assert callers[0].request(origin.authority) == NOT_ALLOWED
+    assert callers[1].request(origin.authority) == NOT_ALLOWED
+    proxy.wait_reason("destination_denied", method="SOCKS5", user=USER)
+    proxy.wait_reason("auth_failed", method="SOCKS5")

@@ -24,9 +24,10 @@ from functools import partial
 from libc.stdint cimport uint8_t, uint32_t
 from cutthrough.net.sysio cimport CAN_READ, try_send
 from cutthrough.outcome cimport (
-    AUTH_FAILED, AUTH_REQUIRED, BAD_SOCKS, CLIENT_RESET, OK, UNSUPPORTED_COMMAND)
+    AUTH_EXPIRED, AUTH_FAILED, AUTH_REQUIRED, BAD_SOCKS, CLIENT_RESET, OK, UNSUPPORTED_COMMAND)
+from cutthrough.policy.auth cimport Account
 from cutthrough.session.judge.authenticate cimport (
-    MOST_TRIED, ask_verifier, authenticate_nobody, check_credentials, needs_credentials,
+    MOST_TRIED, account_in, ask_verifier, authenticate_nobody, check_credentials, needs_credentials,
     take_verification)
 from cutthrough.session.judge.secure cimport certified_name
 from cutthrough.session.model.client cimport Client, Observer, rest, set_tried
@@ -169,6 +170,19 @@ def on_verified(Client c, request_id, answer, uint32_t retry_s):
 
 # --- request -----------------------------------------------------------------------
 
+cdef int take_newest(Client c) except -1:
+    """A reload may have come since the password: the request is of the policy that is in force
+    now. An Outcome."""
+    cdef Account account = c.account
+    if account is not None and c.snapshot is not c.context.snapshot:
+        account = account_in(c, c.context.snapshot)
+        if account is None:
+            return AUTH_FAILED
+        c.account = account
+    c.snapshot = c.context.snapshot
+    return AUTH_EXPIRED if account is not None and account.has_expired() else OK
+
+
 cdef int read_request(void *state, const char *data, size_t n, size_t *used) noexcept nogil:
     return done(parse_socks5_request(<SocksRequest *>state, data, n), used)
 
@@ -177,8 +191,9 @@ cdef bint take_request(Client c, const void *state, Reply *reply) except -1:
     cdef SocksRequest *request = <SocksRequest *>state
     cdef int outcome
     c.stamps.head_us += end_brief_phase(&c.stamps)
-    if c.snapshot is None:
-        c.snapshot = c.context.snapshot
+    outcome = take_newest(c)
+    if outcome != OK:
+        return refuse(c, outcome)
     set_destination(c, &request.target)
     c.request.is_tunnel = True
     if request.command == SOCKS_ASSOCIATE and c.entrance.udp and c.request.hint == OF_REQUEST:
