@@ -35,8 +35,9 @@ LONGEST_HOLD = 4.0
 
 
 def is_exempt(client: bytes) -> bool:
-    """Is this client on this host, over loopback or a Unix socket? Its users share one
-    address, so that a back-off would also lock out the others."""
+    """Is this client on this host, over loopback? Its users share one address, so that
+    a back-off would also lock out the others. Callers of a Unix socket have one each
+    (net.address, from_unix)."""
     return client[:1] == b"\x7f" if len(client) == 4 else not any(client)
 
 
