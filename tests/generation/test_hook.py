@@ -59,6 +59,10 @@ async def exits(request):
     sys.exit(3)
 
 
+async def cancels_itself(request):
+    raise asyncio.CancelledError
+
+
 async def takes_too_long(request):
     await asyncio.sleep(60)
 
@@ -83,7 +87,7 @@ async def test_a_question_is_its_own_where_the_client_or_the_method_is_another()
 
 @pytest.mark.parametrize("function", [
     fails, answers_something_else, names_limits_that_nobody_knows, exits,
-    takes_too_long])
+    cancels_itself, takes_too_long])
 async def test_a_hook_that_fails_has_refused(function, caplog):
     hook = Hook(function, 0.01)
     assert await ask(hook) == [None]

@@ -104,6 +104,10 @@ async def exits(host, port, user):
     raise SystemExit(3)
 
 
+async def cancels_itself(host, port, user):
+    raise asyncio.CancelledError
+
+
 async def raises(host, port, user):
     raise KeyError(host)
 
@@ -113,7 +117,7 @@ async def hangs(host, port, user):
 
 
 @pytest.mark.parametrize(("function", "label"), [
-    (exits, ERROR), (raises, ERROR), (hangs, TIMEOUT)])
+    (exits, ERROR), (cancels_itself, ERROR), (raises, ERROR), (hangs, TIMEOUT)])
 async def test_a_failure_is_an_answer_and_no_flood_of_the_log(caplog, function, label):
     resolver = make(function, timeout=0.001)
     for _ in range(5):
