@@ -5,10 +5,11 @@
          │ └─────> MESSAGE_CHUNKS ─┼─> MESSAGE_DONE
          └───────> MESSAGE_OPEN ───┘
 
-A head is always taken whole, because a short reply of the session's own must never find a full
-stream; and so is the short body that comes with it. Other bytes are taken only if they fit into
-frames now. The writers of the bytes have checked them: if there is a fault here all the same,
-it ends the stream by a reset.
+A short head is always taken whole, because a short reply of the session's own must never find a
+full stream; and so is the short body that comes with it. Other bytes are taken only if they fit into
+frames now, and so are long heads and interim ones, which an origin can send in any number: the library
+keeps copies, which nothing bounds (R31). The writers of the bytes have checked them: if there is a
+fault here all the same, it ends the stream by a reset.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -36,6 +37,8 @@ cdef enum:
                      | 1 << F_TRANSFER_ENCODING | 1 << F_UPGRADE)
     # Octets behind a head that are taken whole: the body of a reply of our own
     SHORT = 2048
+    # … and of such a reply's head
+    SHORT_HEAD = 8192
     # Of a request that the origin may refuse unread
     MOST_SENT = HEAD_BLOCK
 
@@ -133,6 +136,8 @@ cdef ssize_t take(Stream *st, const char *data, size_t n) noexcept nogil:
             taken = take_head(st, data + done, n - done)
             if taken < 0:
                 return -1
+            if taken == 0:
+                break                       # see must_wait
             done += taken
         elif st.message == MESSAGE_LENGTH:
             step = min(n - done, <size_t>st.left)
@@ -184,10 +189,17 @@ cdef ssize_t take_head(Stream *st, const char *data, size_t n) noexcept nogil:
             if st.part == NULL:
                 return -1
         return n
+    if used > 0 and held == 0 and must_wait(st, used):
+        return 0
     if used < 0 or not (st.demux.asks or pass_head(st, text)):
         return -1
     give_block(&st.part)
     return used - held
+
+
+cdef inline bint must_wait(const Stream *st, int n) noexcept nogil:
+    """The library would keep the head at hand, because the carrier takes no more frames."""
+    return st.demux.stuck and not st.demux.asks and (n > SHORT_HEAD or head.status < 200)
 
 
 cdef bint pass_head(Stream *st, const char *text) noexcept nogil:

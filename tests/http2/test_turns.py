@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.http2.conftest import Couple
-from tests.http2.requests import ESTABLISHED, GET, TUNNEL
+from tests.http2.requests import ESTABLISHED, GET, OKAY, TUNNEL
 
 SMALL, LARGE = 8192, 400_000
 
@@ -177,3 +177,27 @@ def test_octets_behind_short_replies_that_fill_the_block(couple) -> None:
     both.hear()
     assert count_ended(both) == 90
     assert len(both.peer.answers[number].body) == 20_000
+
+
+def test_heads_that_the_carrier_does_not_take_are_not_kept(couple) -> None:
+    """An origin may send interim heads in any number: the library kept copies."""
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: %b\r\n\r\n" % (b"x" * 60_000)
+    both = couple()
+    both.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL)
+    number, stream = both.begin(*GET)
+    sent = 0
+    while stream.can_write:
+        taken = stream.send(interim)
+        assert taken in (0, len(interim))
+        sent += taken > 0
+        assert sent < 20
+    rest = b"HTTP/1.1 100 Continue\r\n\r\n" + OKAY + b"hello"
+    assert stream.send(rest) == 0
+    assert stream.send(SHORT) == len(SHORT), "a reply of our own"
+    stream.close()
+    while not both.peer.answers[number].ended:
+        both.look()
+        both.carrier.note(False, True)
+        both.carrier.take_turn()
+    answer = both.peer.answers[number]
+    assert [head[":status"] for head in answer.heads] == ["103"] * sent + ["200"]
