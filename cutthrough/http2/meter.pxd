@@ -28,6 +28,7 @@ cdef struct Meter:
     uint32_t n_closed       # how many there were
     int32_t[8] resets       # the last streams that the peer has reset; 0: none
     uint32_t n_resets       # how many there were
+    uint8_t pads            # of DATA: its first octet, which comes next, says how much is padding
     uint8_t differs         # of PRIORITY: the stream on which it depends is not its own
     uint8_t is_stray        # DATA of a stream that is closed or reset has come
     uint8_t is_circular     # PRIORITY of a stream that depends on itself has come

@@ -74,7 +74,12 @@ cdef Heard measure(Meter *m, const char *data, size_t n, int64_t now_us) noexcep
             continue
         if m.left:
             step = min(<size_t>(end - p), <size_t>m.left)
-            if m.head[3] == T_PRIORITY:
+            if m.pads:
+                m.pads = False
+                step = 1
+                if m.left <= <uint32_t>1 + <uint8_t>p[0] and not spend(m, 1, now_us):
+                    return HEARD_FLOOD
+            elif m.head[3] == T_PRIORITY:
                 step = 1
                 compare(m, <uint8_t>p[0])
             m.left -= <uint32_t>step
@@ -123,9 +128,10 @@ cdef Heard judge(Meter *m, int64_t now_us) noexcept nogil:
     if kind == T_DATA:
         if has(m.closed, stream) or has(m.resets, stream):
             m.is_stray = True
-        if m.left > (flags & PADDED) // PADDED or flags & END_STREAM:
+        if flags & END_STREAM:
             return HEARD_ALL
-        return HEARD_ALL if spend(m, 1, now_us) else HEARD_FLOOD
+        m.pads = m.left > 0 and flags & PADDED      # perhaps nothing else follows
+        return HEARD_ALL if m.left or spend(m, 1, now_us) else HEARD_FLOOD
     if kind == T_RST_STREAM:
         # Not yet of `closed`, because the library may still have frames before this one
         m.resets[m.n_resets % <uint32_t>CLOSED] = stream

@@ -3,7 +3,7 @@
 import hpack
 import pytest
 
-from tests.http2.requests import GET, POST, TUNNEL
+from tests.http2.requests import GET, POST, TUNNEL, read_all
 from tests.support.hostile_http2 import MALFORMED
 from tests.support.http2 import (
     CONTINUATION,
@@ -152,6 +152,8 @@ FLOODS = {
     "empty data": ("flood", head(1, *POST, flags=0) + rows(frame(DATA, 0, 1))),
     "empty padded data": (
         "flood", head(1, *POST, flags=0) + rows(frame(DATA, PADDED, 1, b"\0"))),
+    "data of padding alone": (
+        "flood", head(1, *POST, flags=0) + rows(frame(DATA, PADDED, 1, b"\3\0\0\0"))),
     "continuation": ("headers", frame(HEADERS, END_STREAM, 1, encode(*GET))
                      + rows(frame(CONTINUATION, 0, 1))),
     "a header block without end": (
@@ -269,6 +271,14 @@ def test_what_was_sent_pays_for_windows_only(couple) -> None:
         both.hear()
     both.theirs.send(rows(frame(0xb7), n=1100))
     assert both.heard() == "flood"
+
+
+def test_padding_beside_data_costs_nothing(couple) -> None:
+    both = couple()
+    _, stream = both.begin(*POST, ends=False)
+    both.theirs.send(rows(frame(DATA, PADDED, 1, b"\3a\0\0\0"), n=1100))
+    assert both.heard() == "all"
+    assert read_all(stream).count(b"a") >= 1100
 
 
 @pytest.mark.parametrize("data", [
