@@ -21,6 +21,7 @@ from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.multiplex cimport (
     REFUSED_EXTENDED, REFUSED_INVALID, REFUSED_MALFORMED, REFUSED_NO_ROOM, REFUSED_TOO_LARGE)
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE
+from cutthrough.wire.chunks cimport MAX_TRAILER_BYTES
 from cutthrough.wire.http2_fields cimport FIELD_EXTRA, build_trailers_of_http2, put_field
 from cutthrough.wire.http2_head cimport (
     HEAD_EXTENDED, HEAD_INVALID, HEAD_MALFORMED, Http2Head, build_head_of_http2)
@@ -252,7 +253,7 @@ cdef bint finish_trailers(Stream *st) noexcept nogil:
         length = build_trailers_of_http2(
             head_scratch(), HEAD_ROOM, bytes_of(st.records), st.records.end)
     give_block(&st.records)
-    if length > 0 and st.is_chunked:
+    if 0 < length <= MAX_TRAILER_BYTES and st.is_chunked:
         st.trailers = keep_bytes(head_scratch(), length, OF_REQUESTS)
     return length >= 0
 

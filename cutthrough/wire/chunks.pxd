@@ -10,7 +10,8 @@ cdef enum:
     # a server read a gigabyte for a few bytes of body). Honest extensions stay below, even a
     # signature on each 64 KiB of a message of any length, and so do plain one-byte chunks.
     MAX_CHUNK_EXCESS = 16384
-    MAX_TRAILER_BYTES = 8192
+    # As of the longest head: gRPC's trailers have the details of its status
+    MAX_TRAILER_BYTES = 65536
     # Fields that frame, route, authenticate or steer must not come in trailers (RFC 9110
     # section 6.5.1); here these are all fields that the proxy obeys in a head. A reader that
     # merges trailers into the head would obey them too, and credentials for the proxy would

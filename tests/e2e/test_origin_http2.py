@@ -112,6 +112,23 @@ def test_trailers_come_to_a_client_of_http2(start, make_origin, reach) -> None:
     assert (bytes(got.body), got.trailers) == (b"\0\0\0\0\1x", [("grpc-status", "0")])
 
 
+@pytest.mark.parametrize("n", [100, 1000])
+def test_trailers_of_any_number_come_whole(start, make_origin, dial, reach, n) -> None:
+    """gRPC's last one may be its status."""
+    trailers = [(f"x-{at}", "some-metadata") for at in range(n)]
+    trailers.append(("grpc-status", "5"))
+
+    def answer(speaker: Speaker, stream: int) -> None:
+        speaker.answer(stream, [(":status", "200")], b"x", trailers)
+
+    proxy, origin = start(), make_origin(speak(answer))
+    peer = reach(proxy, origin.port)
+    got = peer.wait(peer.get("https://a.example/"))
+    assert (got.body, got.trailers) == (b"x", trailers)
+    got = ask(enter(proxy, dial(proxy), origin.port))
+    assert (got.body, got.trailers) == (b"x", trailers)
+
+
 def test_a_reset_ends_one_request(start, make_origin, reach) -> None:
     def answer(speaker: Speaker, stream: int) -> None:
         if dict(speaker.questions[stream].fields)[":path"] == "/bad":

@@ -16,6 +16,9 @@ ANSWERS = {
                b"abcdefghijklm", None),
     "trailers": (CHUNKED + b"3\r\nabc\r\n0\r\nX-T: u\r\nY:\r\n\r\n", "200", b"abc",
                  [("x-t", "u"), ("y", "")]),
+    "many trailers": (
+        CHUNKED + b"0\r\n" + b"".join(b"X-%d: u\r\n" % n for n in range(100)) + b"\r\n",
+        "200", b"", [(f"x-{n}", "u") for n in range(100)]),
     "empty chunks": (CHUNKED + b"0\r\n\r\n", "200", b"", None),
     "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", "204", b"", None),
     "empty": (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404", b"", None),

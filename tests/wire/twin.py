@@ -33,7 +33,7 @@ MOST_NAME = 0xFFFF
 MOST_CHUNK_DIGITS = 15
 MOST_CHUNK_LINE = 4096
 MOST_CHUNK_EXCESS = 16384
-MOST_TRAILERS = 8192
+MOST_TRAILERS = 65536
 LONGEST_BODY = 2**63 - 1
 
 # RFC 9110 section 6.5.1: fields that frame, route or authenticate are no trailers: they
