@@ -35,8 +35,9 @@ cdef enum:
     # Of a connection of HTTP/1.1 (RFC 9113 section 8.2.2)
     OF_CONNECTION = (1 << F_CONNECTION | 1 << F_KEEP_ALIVE | 1 << F_PROXY_CONNECTION
                      | 1 << F_TRANSFER_ENCODING | 1 << F_UPGRADE)
-    # Octets behind a head that are taken whole: the body of a reply of our own
-    SHORT = 2048
+    # Octets behind a head that are taken whole: the body of a reply of our own. The longest are a
+    # file of `pac` (generation.pac) and a page of `error_pages` (generation.error_pages)
+    SHORT = HEAD_BLOCK
     # … and of such a reply's head
     SHORT_HEAD = 8192
     # Of a request that the origin may refuse unread

@@ -5,7 +5,9 @@ import random
 import socket
 
 import pytest
+from h2.settings import SettingCodes
 
+from cutthrough.generation import error_pages, pac
 from tests.http2.requests import ESTABLISHED, GET, OKAY, TUNNEL, read_all
 from tests.support.http2 import INTERNAL_ERROR
 
@@ -221,3 +223,20 @@ def test_streams_have_turns(couple) -> None:
     both.look()
     both.peer.h2.increment_flow_control_window(10_000)
     assert both.hear() == streams
+
+
+@pytest.mark.parametrize("n", [2000, error_pages.MOST_BYTES + 1024, pac.MOST_BYTES])
+def test_a_reply_of_our_own_is_taken_whole_without_a_window(couple, n) -> None:
+    """Its session waits for nothing: a reply that is not taken at once is cut."""
+    reply = b"HTTP/1.1 403 x\r\nContent-Length: %d\r\n\r\n%b" % (n, b"e" * n)
+    both = couple()
+    both.peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    number, stream = both.begin(*GET)
+    assert stream.send(reply) == len(reply)
+    stream.close()
+    both.look()
+    answer = both.peer.answers[number]
+    assert (answer.status, answer.body, answer.is_over) == (403, b"", False)
+    both.peer.h2.increment_flow_control_window(65535, number)
+    both.hear()
+    assert (answer.body, answer.ended) == (b"e" * n, True)
