@@ -131,6 +131,20 @@ def test_many_names_take_each_others_places_and_no_more_memory(known) -> None:
     assert 100 < sum(found) <= 256
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("n, resumed", [(2, True), (80, False)])
+def test_a_session_with_a_long_chain_is_not_kept(
+        known, tmp_path, version, n, resumed) -> None:
+    """A session has the chain: 95 KB of it took 260 KB of memory, 2048 times."""
+    made, chain = localhost(), tmp_path / "chain.pem"
+    chain.write_bytes(made.certificate.read_bytes() * n)
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(chain, made.key)
+    server.maximum_version = version
+    number = known(client(resumes="name"))
+    assert [visit(number, server) for _ in range(3)] == [False, resumed, resumed]
+
+
 def test_a_server_that_fails_on_a_session_is_known_by_its_name(known) -> None:
     server, number = make_server(), known(client(resumes="name"))
     assert not visit(number, server)

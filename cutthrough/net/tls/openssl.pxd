@@ -158,6 +158,8 @@ cdef extern from "libssl.h" nogil:
     long SSL_CTX_get_session_cache_mode(SSL_CTX *ctx)
     void SSL_SESSION_free(SSL_SESSION *session)
     int SSL_set_session(SSL *ssl, SSL_SESSION *session)
+    void SSL_SESSION_get0_ticket(
+        const SSL_SESSION *session, const unsigned char **out, size_t *n)
     int SSL_SESSION_is_resumable(const SSL_SESSION *session)
     int SSL_SESSION_get_protocol_version(const SSL_SESSION *session)
     X509 *SSL_SESSION_get0_peer(SSL_SESSION *session)

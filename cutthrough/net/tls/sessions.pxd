@@ -6,8 +6,9 @@ from cutthrough.net.tls.openssl cimport SSL, SSL_CTX, SSL_SESSION
 cdef enum:
     # A server of TLS 1.3 gives two tickets after a full handshake, and one after a resumed one
     MOST_SESSIONS = 8
-    # A bound of memory: a session has the server's certificate, some 3 KB
+    # A bound of memory: a session has the server's ticket and certificates, some 3 KB
     MOST_SERVERS = 256          # a power of 2
+    MOST_KEPT = 16384           # bytes of a session's ticket and certificates
     NAME_BYTES = 256
 
 # Of the connections of one SSL_CTX, which leads to one server with one name.

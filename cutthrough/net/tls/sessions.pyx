@@ -10,6 +10,7 @@ together (RFC 8446 appendix C.4). A session of TLS 1.2 is used until the server 
 Sessions are kept for one set of authorities and one name, because a resumed handshake does not
 verify the server's certificate again, and a session ends with its first certificate (R48).
 A way out that leads to many servers keeps them by name: those of two names of one hash in turn.
+A server chooses how long its chain and its tickets are; what is long is not kept.
 """
 
 from libc.stdint cimport uint64_t
@@ -77,7 +78,7 @@ cdef int on_session(SSL *ssl, SSL_SESSION *session) noexcept nogil:
     cdef Sessions *s = <Sessions *>openssl.SSL_CTX_get_ex_data(ctx, place)
     if servers != NULL:
         s = sessions_of(servers, ssl)
-    if s == NULL or s.refused:
+    if s == NULL or s.refused or size_of(ssl, session) > MOST_KEPT:
         return 0
     if s.n == MOST_SESSIONS:
         openssl.SSL_SESSION_free(s.kept[0])
@@ -86,6 +87,18 @@ cdef int on_session(SSL *ssl, SSL_SESSION *session) noexcept nogil:
     s.kept[s.n] = session
     s.n += 1
     return 1
+
+
+cdef size_t size_of(SSL *ssl, SSL_SESSION *session) noexcept nogil:
+    """Bytes of the ticket and of all certificates that the server has sent."""
+    cdef void *chain = openssl.SSL_get_peer_cert_chain(ssl)
+    cdef const unsigned char *ticket = NULL
+    cdef size_t n = 0
+    cdef int i
+    openssl.SSL_SESSION_get0_ticket(session, &ticket, &n)
+    for i in range(0 if chain == NULL else openssl.OPENSSL_sk_num(chain)):
+        n += max(0, openssl.i2d_X509(<X509 *>openssl.OPENSSL_sk_value(chain, i), NULL))
+    return n
 
 
 cdef bint offer_session(Sessions *s, SSL *ssl) noexcept nogil:
