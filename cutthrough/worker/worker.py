@@ -207,7 +207,7 @@ class Worker:
         self.context.worker = self.slot
         self.context.verifier = self.verifier
         self.context.recorder = FlightRecorder(config.flight_recorder)
-        self._carriers = self.context.carriers = Carriers()
+        self._carriers = self.context.carriers = Carriers(self.idle_pool)
         self.gate = Gate(make_pool(self._helpers))
         self.recordings = Recordings(
             self.context, os.getppid() if self._helpers else 0, pages.ring, self.gate,

@@ -232,6 +232,26 @@ def test_more_requests_than_the_origin_takes_make_a_connection(
     assert [peer.answers[one].status for one in streams] == [200] * 4
 
 
+@pytest.mark.parametrize("bounds, idle", [
+    ("upstream_idle_per_origin = 2", 4), ("upstream_idle = 3", 3),
+    ("upstream_idle_per_origin = 0", 0)])
+@pytest.mark.parametrize("first", ["h2", "http/1.1"])
+def test_idle_connections_are_bounded(
+        start, make_origin, dial, bounds, idle, first) -> None:
+    """Each tunnel dials, and leaves its connection; both kinds share the places."""
+    proxy = start(f"{ON}{bounds}\n")
+    before = proxy.sockets()
+    origins = [make_origin(speak(say)), make_origin(over_tls(okay))]
+    for origin in origins if first == "h2" else reversed(origins):
+        for _ in range(5):
+            client = enter(proxy, dial(proxy), origin.port)
+            assert ask(client).status == 200
+            client.close()
+    assert [len(origin.connections) for origin in origins] == [5, 5]
+    wait_until(lambda: proxy.sockets() - before == idle,
+               lambda: f"{proxy.sockets()} sockets, {before} before")
+
+
 def test_an_upgrade_has_a_connection_of_http1(start, make_origin, dial) -> None:
     def script(conn: Connection) -> None:
         if conn.sock.tls.selected_alpn_protocol() == "h2":

@@ -23,6 +23,7 @@ cdef class IdlePool(StreamOwner):
     cdef dict shelves                   # key -> Shelf
     cdef Py_ssize_t empty               # shelves without a connection
     cdef readonly Py_ssize_t idle
+    cdef Py_ssize_t streams             # idle connections of HTTP/2: see origin_streams
     cdef Stream eldest, youngest        # of all shelves, by the time when they were parked
     cdef Py_ssize_t most, most_per_key
     cdef int last_fd
@@ -32,8 +33,8 @@ cdef class IdlePool(StreamOwner):
     # A clean idle connection with this hop and destination, the caller's from now on; or None. It
     # may have died since the kernel's last event: only for requests that can be sent twice.
     cdef Stream take(self, const Hop *hop, bytes destination)
-    # Keeps it, in place of the eldest if the pool is full; or ends it if it is not clean, or if there
-    # are enough of its key.
+    # Keeps it, in place of the eldest if the pool is full; or ends it if it is not clean, if there
+    # are enough of its key, or if those of HTTP/2 have all places.
     cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1
     # Ends up to `most` connections, those that have waited longest; with a key those of the key
     # that were parked last. Returns how many.

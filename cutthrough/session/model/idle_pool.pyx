@@ -81,7 +81,9 @@ cdef class IdlePool(StreamOwner):
         if self.most == 0 or stream.sock.fd > self.last_fd or (
                 shelf is not None and shelf.n >= self.most_per_key):
             return self._end(stream)
-        while self.idle >= self.most:
+        while self.idle + self.streams >= self.most:
+            if self.eldest is None:
+                return self._end(stream)
             self._end(self._unlink(self.eldest))
             shelf = <Shelf>self.shelves.get(key)        # it may have been swept away
         if shelf is None:

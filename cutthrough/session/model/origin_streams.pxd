@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from cutthrough.net.connector cimport Stream, StreamOwner
 from cutthrough.net.multiplex cimport Multiplexer
 from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.idle_pool cimport IdlePool
 from cutthrough.session.model.turns cimport Turn
 
 
@@ -42,7 +43,15 @@ cdef class Carriers:
     cdef dict known
     cdef dict turns                     # key -> the Turn that others may wait for
     cdef int64_t idle_ms, connect_ms
+    cdef IdlePool pool                  # its bounds are these carriers', too
+    # Those in by_key without a stream, the one that has waited longest first: Carrier -> None
+    cdef dict idle
+    cdef dict idle_of                   # key -> how many
 
+    # It has no stream. False: the pool would not keep a connection.
+    cdef bint rest(self, Carrier carrier) except -1
+    # It has one again, or ends.
+    cdef int wake(self, Carrier carrier) except -1
     cdef OriginStream find(self, Client client, object key)
     cdef Carrier find_new(self, object key)
     # Ends those without a stream, to give descriptors. Returns how many.

@@ -12,7 +12,8 @@ pool's, way and name included. It is in the table from its first request on, if 
 its connection in the pool. A request that finds no room (the peer's bound, or GOAWAY) dials.
 
 It ends after `upstream_idle_timeout` without a stream, and after `connect_timeout` without the
-peer's first frame.
+peer's first frame. Those without a stream are idle connections: they have places of the idle pool, by
+its bounds.
 """
 
 cimport cython
@@ -57,6 +58,7 @@ cdef class Carrier(StreamOwner):
         if not m.ask(&self.conn.sock, &stream.sock):
             return None
         m.adopt(&stream.sock, <void *>stream)
+        self.table.wake(self)
         stream.carrier = self
         stream.address = self.conn.address
         self.conn.poller.add(stream)
@@ -120,8 +122,8 @@ cdef class Carrier(StreamOwner):
         cdef int64_t left_ms = max(<int64_t>1, self.table.idle_ms)
         if idle_us:
             left_ms = self.table.idle_ms - (now_us - idle_us) // 1000
-            if self.key is None:        # nobody will ask for a stream
-                left_ms = 0
+            if self.key is None or not self.table.rest(self):
+                left_ms = 0             # nobody will ask for a stream
         if begun_us:
             left_ms = min(left_ms, self.table.connect_ms - (now_us - begun_us) // 1000)
         if left_ms <= 0:
@@ -169,7 +171,10 @@ cdef class Carrier(StreamOwner):
 
 cdef class Carriers:
 
-    def __cinit__(self):
+    def __cinit__(self, IdlePool pool not None):
+        self.pool = pool
+        self.idle = {}
+        self.idle_of = {}
         self.by_key = {}
         self.all = set()
         self.known = {}
@@ -190,6 +195,31 @@ cdef class Carriers:
         cdef Carrier carrier
         for carrier in list(self.all):
             carrier.end(HEARD_ALL)
+
+    cdef bint rest(self, Carrier carrier) except -1:
+        if carrier in self.idle:
+            return True
+        if self.pool.most == 0 or self.idle_of.get(carrier.key, 0) >= self.pool.most_per_key:
+            return False
+        while self.pool.idle + len(self.idle) >= self.pool.most:
+            if self.idle:
+                (<Carrier>next(iter(self.idle))).end(HEARD_ALL)
+            else:
+                self.pool.give_up(1)
+        self.idle[carrier] = None
+        self.idle_of[carrier.key] = self.idle_of.get(carrier.key, 0) + 1
+        self.pool.streams = len(self.idle)
+        return True
+
+    cdef int wake(self, Carrier carrier) except -1:
+        if carrier not in self.idle:
+            return 0
+        del self.idle[carrier]
+        self.idle_of[carrier.key] -= 1
+        if self.idle_of[carrier.key] == 0:
+            del self.idle_of[carrier.key]
+        self.pool.streams = len(self.idle)
+        return 0
 
     cdef int give_up(self) except -1:
         cdef Carrier carrier
@@ -225,6 +255,7 @@ cdef class Carriers:
 
     cdef int forget(self, Carrier carrier) except -1:
         cdef list sharing
+        self.wake(carrier)
         self.all.discard(carrier)
         if carrier.key is not None:
             sharing = self.by_key[carrier.key]
