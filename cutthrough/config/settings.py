@@ -262,7 +262,7 @@ def _read_toml(path: str, mistakes: list[Mistake]
         raise ConfigError(path, "", error.strerror or str(error)) from None
     except TomlError as error:
         raise ConfigError(path, "", error.reason, error.place) from None
-    except (ValueError, RecursionError) as error:   # a device, or not UTF-8
+    except ValueError as error:              # a device, or not UTF-8
         raise ConfigError(path, "", str(error)) from None
     texts, rows, places = {}, {}, Places(text, _is_secret)
     for key, value in table.items():

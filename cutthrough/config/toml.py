@@ -27,9 +27,9 @@ _BARE = re.compile(r"[^\s#\"'\[{][^\s#\"']*")
 
 
 class TomlError(ValueError):
-    """A text that is not TOML."""
+    """A text that is not TOML, or that no program has to read."""
 
-    def __init__(self, reason: str, place: Place) -> None:
+    def __init__(self, reason: str, place: Place | None) -> None:
         super().__init__(reason)
         self.reason, self.place = reason, place
 
@@ -101,14 +101,22 @@ class Places:
 
 
 def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
-    """Returns the table. Raises TomlError, and RecursionError if it nests too deep."""
+    """Returns the table. Raises TomlError."""
     # Imported where there is a text: a worker has none, and its start is 1.5 ms shorter
     import tomllib
 
     try:
-        return tomllib.loads(text)
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise TomlError("nests too deep", None) from None
     except tomllib.TOMLDecodeError as error:
         reason = str(error)
+    else:
+        path = _find_long_integer(table)
+        if path is None:
+            return table
+        raise TomlError("an integer has more than 64 bits",
+                        Places(text, is_secret).value(*path))
     lines = text.replace("\r\n", "\n").split("\n")
     match = _AT.search(reason)
     line = int(match[1]) if match and match[1] else len(lines)
@@ -136,6 +144,23 @@ def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
     place = Place(line, shown_line, column, 1)
     raise TomlError(_AT.sub("", reason.partition(";")[0]) + "".join(
         reason.partition(";")[1:]), place) from None
+
+
+def _find_long_integer(table: dict[str, Any]) -> Path | None:
+    """TOML 1.0 has integers of 64 bits, and tomllib of any length: a message could not
+    show them, and no float has their value. Not a recursion: it may nest as deep as
+    tomllib reads."""
+    left: list[tuple[Path, Any]] = [((), table)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, int):
+            if not -(1 << 63) <= value < 1 << 63:
+                return path
+            continue
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        left += [((*path, key), inner) for key, inner in pairs
+                 if isinstance(inner, dict | list | int)]
+    return None
 
 
 def _first_place(lines: list[str], line: int) -> int:

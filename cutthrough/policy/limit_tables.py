@@ -1,6 +1,5 @@
 """The values of one table of limits in a policy."""
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -96,8 +95,8 @@ def _read_amount(key: str, value: Any, fail: Callable[[str, str], NoReturn]) -> 
     else:
         what = "a number" if key == "requests_per_second" else "a whole number"
     kinds = (int, float) if key == "requests_per_second" else (int,)
-    if (isinstance(value, bool) or not isinstance(value, kinds)
-            or not math.isfinite(value) or not 0 <= value < 1 << 63):
+    if isinstance(value, bool) or not isinstance(value, kinds) or not (
+            0 <= value < 1 << 63):           # nor nan
         fail(key, f"takes {what}")
     if value == 0:
         fail(key, "cannot be 0; leave it out for " + _ABSENT.get(key, "no limit"))

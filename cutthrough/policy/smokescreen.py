@@ -56,7 +56,16 @@ def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
     return {**mapping, _LINE: line}
 
 
+def _integer(loader: Any, node: Any) -> int:
+    value: int = loader.construct_yaml_int(node)
+    if not -(1 << 63) <= value < 1 << 63:    # as in TOML: no message could show it
+        raise yaml.constructor.ConstructorError(
+            None, None, "an integer has more than 64 bits", node.start_mark)
+    return value
+
+
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 def read_smokescreen(text: str, source: str) -> Policy:

@@ -17,6 +17,7 @@ to the next request.
 """
 
 import asyncio
+import logging
 import os
 from typing import Protocol
 
@@ -54,6 +55,8 @@ from cutthrough.supervisor.upgrade import Successor
 LATE_S = 5.0
 # Workers named in one line
 MOST_NAMED = 8
+
+log = logging.getLogger("cutthrough")
 
 
 class AdminListener(Protocol):
@@ -188,11 +191,9 @@ class Reloads:
         try:
             generation, memory, opened = (
                 self._read_certificates() if certificates else self._read())
-        except (ConfigError, PolicyError, OSError) as error:
+        except Exception as error:           # whatever it is, the next one is possible
             program.operations.withdraw()
-            reason = describe(error if isinstance(error, OSError) else
-                              program.sources.blame(error))
-            self._end(reload, "refused", self._show_refusal(reason))
+            self._end(reload, "refused", self._show_refusal(self._explain(error)))
             if not certificates:
                 self.bundles.on_refused(None)
         else:
@@ -200,6 +201,16 @@ class Reloads:
                 generation, memory, count_workers(generation.config), opened))
         finally:
             self._notify_manager()
+
+    def _explain(self, error: Exception) -> str:
+        """The reason in one line. If the program has a mistake itself, the traceback is
+        in the log."""
+        if isinstance(error, OSError):
+            return describe(error)
+        if isinstance(error, ConfigError | PolicyError):
+            return describe(self._program.sources.blame(error))
+        log.error("the configuration cannot be read", exc_info=error)
+        return f"the configuration cannot be read: {type(error).__name__}"
 
     def _show_refusal(self, reason: str) -> str:
         return (f"reload refused, generation {self._program.generation.number} stays "

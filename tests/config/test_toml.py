@@ -111,3 +111,23 @@ def test_what_is_no_toml_is_told_with_its_place(text, reason, line, shown):
     assert caught.value.reason.startswith(reason)
     assert "(at " not in caught.value.reason and "s3cret" not in str(caught.value)
     assert (caught.value.place.line, caught.value.place.text) == (line, shown)
+
+
+@pytest.mark.parametrize("text, line", [
+    ("a = 1\nb = 0x1" + "0" * 16, 2), ("a = -9223372036854775809", 1),
+    ("[a]\nb = [1, { c = [0x" + "f" * 5000 + "] }]", 2)])
+def test_an_integer_has_64_bits(text, line):
+    with pytest.raises(TomlError, match="an integer has more than 64 bits") as caught:
+        read_toml(text, lambda path: False)
+    assert caught.value.place.line == line
+
+
+def test_the_longest_integers_are_read():
+    text = "a = [9223372036854775807, -9223372036854775808, true]"
+    assert read_toml(text, lambda path: False) == tomllib.loads(text)
+
+
+@pytest.mark.parametrize("opening, closing", ["[]", ("{ a = ", "}")])
+def test_a_text_that_nests_too_deep_is_a_mistake(opening, closing):
+    with pytest.raises(TomlError, match="nests too deep"):
+        read_toml(f"a = {opening * 5000}1{closing * 5000}", lambda path: False)

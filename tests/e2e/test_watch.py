@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.client import build_request
 from tests.support.origin import echo
-from tests.support.proxy import RELOADED
+from tests.support.proxy import RELOADED, ROOT
 from tests.support.wait import takes_less, wait_until
 
 ALLOW = '[[rules]]\nname = "all"\naction = "allow"\naddresses = ["127.0.0.0/8"]\n'
@@ -80,6 +80,54 @@ def test_a_mistake_is_refused_once_and_its_correction_applied(start_policy):
     assert "reload refused, generation 1 stays in force" in wait_reloads(proxy, 1)
     proxy.policy.write_text(DENY)
     assert "rules 2 (+1 -0)" in wait_reloads(proxy, 2)
+
+
+@pytest.mark.parametrize("mistake", [
+    "a = " + "[" * 5000 + "]" * 5000, f"default = 0x{'f' * 5000}",
+    f"[limits.a]\nrequests_per_second = 1{'0' * 400}"], ids=["depth", "hex", "float"])
+def test_a_file_that_no_program_can_read_is_a_mistake(start_policy, mistake):
+    proxy = start_policy(ALLOW, "watch = true")
+    proxy.policy.write_text(f"{mistake}\n")
+    assert "reload refused, generation 1 stays in force" in wait_reloads(proxy, 1)
+    proxy.policy.write_text(DENY)
+    assert "rules 2 (+1 -0)" in wait_reloads(proxy, 2)
+
+
+# A program whose next reading of its files has a mistake of the program's own
+FAILS_ONCE = """
+import os, sys
+from cutthrough.cli.entry import main
+from cutthrough.cli.main import Sources
+
+read = Sources.read
+
+def fail(self):
+    if os.path.exists(self.file + ".fails"):
+        os.unlink(self.file + ".fails")
+        raise ZeroDivisionError
+    return read(self)
+
+Sources.read = fail
+sys.exit(main())
+"""
+
+
+def test_whatever_a_reload_raises_the_next_one_is_possible(start_proxy, tmp_path):
+    """It ends with a result, and files are watched as before."""
+    script = tmp_path / "program.py"
+    script.write_text(FAILS_ONCE)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(ALLOW)
+    proxy = start_proxy(
+        command=(str(script), "serve"), env={"PYTHONPATH": str(ROOT)},
+        config=f'watch = true\npolicy = "{policy}"')
+    Path(f"{proxy.config_file}.fails").touch()
+    policy.write_text(DENY)
+    assert ("generation 1 stays in force: the configuration cannot be read: "
+            "ZeroDivisionError") in wait_reloads(proxy, 1)
+    assert "Traceback" in proxy.stderr()
+    policy.write_text(DENY + ALLOW)
+    assert "generation 2: rules 3" in wait_reloads(proxy, 2)
 
 
 @pytest.mark.parametrize("first", [True, False])

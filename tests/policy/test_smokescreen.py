@@ -207,6 +207,8 @@ def service(text: str) -> str:
      "global_deny_list: '*' matches every host"),
     ("version: v1\nservices: []\nglobal_allow_list: 7",
      "global_allow_list: takes a list of strings"),
+    (f"services: []\nversion: 0x{'f' * 5000}",
+     "line 2: an integer has more than 64 bits"),
 ])
 def test_a_mistake_is_told_with_its_place(text, message):
     with pytest.raises(PolicyError) as caught:
