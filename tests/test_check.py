@@ -226,3 +226,43 @@ def test_via_that_is_off_is_noted(capsys):
     assert main([*flags, "--via", "off"]) == 0
     assert "via: without Via a request that another proxy" in "".join(
         capsys.readouterr())
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ('[parents.a]\nurl = "http://me:hunter2@h:1"  # ours',
+     '    url = "http://…@h:1"  # ours\n          ^^^^^^^^^^^^^^\n'),
+    ('origin = "http://me:hun@ter2@h:1x"', "origin: '…@h:1x:80': an IPv6 address"),
+    ('trace_url = "https://me:hunter2@h/p"', '    trace_url = "https://…@h/p"'),
+    ('admin = "http://me:hunter2@h:1"', "'http://…@h:1' is not host:port; "
+     "did you mean …@h:1?\n    admin = \"http://…@h:1\"\n            ^^^^^^^^^"),
+    ('listen = ["me:hunter2@h:1x"]', "'…@h:1x'"),
+    ('error_pages = "http://me:hunter2@h/"', "http://…@h/: No such file"),
+    ('access_log = "http://me:hunter2@h/"', "http://…@h/: access_log: No such file"),
+    ('policy_hook = "json://me:hunter2@h"', "json://…@h"),
+    # An at sign of another meaning
+    ('access_log = "syslog:loca0@127.0.0.1:5"', 'access_log = "syslog:loca0@127.0.0.1:5'
+     '"')])
+def test_no_mistake_shows_the_credentials_of_a_url(tmp_path, capsys, text, said):
+    """An operator may have written them where none are taken; a reload is logged."""
+    path = tmp_path / "cutthrough.toml"
+    path.write_text(text)
+    assert main(["check", "-c", str(path)]) == 2
+    assert said in "".join(told(capsys))
+
+
+def test_no_mistake_of_a_flag_or_a_policy_shows_them(tmp_path, capsys):
+    assert main(["check", "--listen", "http://me:hunter2@h:1"]) == 2
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[rules]]\naction = "deny"\n'
+                      'hosts = ["a.b", "http://me:hunter2@h/"]\n')
+    assert main(["check", "--policy", str(policy)]) == 2
+    assert 'hosts = ["a.b", "http://…@h/"]' in "".join(told(capsys))
+
+
+def test_a_caret_stays_below_what_a_line_hides():
+    text = 'a = "http://u:p@h", b = 1'
+    for meant in ('"http://u:p@h"', "u:p", "b", "h"):
+        column = text.rfind(meant)
+        shown = Mistake("f", "a", "x", Place(1, text, column, len(meant))).place
+        part = shown.text[shown.column:shown.column + shown.width]
+        assert part == meant.replace("u:p", "…")

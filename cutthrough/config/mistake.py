@@ -6,11 +6,20 @@ holds the others.
 """
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 MOST_TOLD = 20                               # mistakes shown, over all files
 MOST_SHOWN = 100                             # characters of a line
+
+# User information of a URL, or what looks like it without a scheme, up to the last at
+# sign: a password may have one. Not the facility of `syslog:local0@/path`, nor the
+# forms that our own messages show
+_USERINFO = re.compile(r"""
+    (?<=//) (?!user:password@) \S* (?=@)
+  | (?<![^\s"'=]) (?!syslog:|user:password@) [^\s"'/@:]+ : (?!//) \S* (?=@)""", re.X)
+HIDDEN = "\u2026"
 
 
 class Place(NamedTuple):
@@ -21,14 +30,32 @@ class Place(NamedTuple):
     column: int = 0
     width: int = 0
 
+    def without_userinfo(self) -> "Place":
+        """The same part of the line, without the credentials of URLs (R37)."""
+        text, begin, end = self.text, self.column, self.column + self.width
+        if "@" not in text:
+            return self
+        for match in reversed([*_USERINFO.finditer(text)]):
+            first, last = match.span()
+            text = text[:first] + HIDDEN + text[last:]
+            begin, end = (at if at <= first else max(first + 1, at - last + first + 1)
+                          for at in (begin, end))
+        return self._replace(text=text, column=begin, width=end - begin)
+
+
+def without_userinfo(text: str) -> str:
+    return _USERINFO.sub(HIDDEN, text) if "@" in text else text
+
 
 class Mistake(ValueError):
     """A text that cannot be used: its source, its key there, and the reason."""
 
     def __init__(self, source: str, key: str, reason: str,
                  place: Place | None = None) -> None:
+        source, key, reason = map(without_userinfo, (source, key, reason))
         super().__init__(source, key, reason)
-        self.source, self.key, self.reason, self.place = source, key, reason, place
+        self.source, self.key, self.reason = source, key, reason
+        self.place = None if place is None else place.without_userinfo()
         self.others: list[Mistake] = []
 
     @property
