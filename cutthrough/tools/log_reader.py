@@ -4,8 +4,11 @@ Other lines are counted and skipped, because a log may end in the middle of a li
 several programs may write to one file.
 """
 
+import os
+import stat
 import sys
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import msgspec
 
@@ -22,6 +25,10 @@ UNDECIDED = frozenset((
     "bad_credentials_field", "policy_unavailable", "loop_detected", "misdirected",
     "peek_timeout"))
 
+
+# Bytes of a line, which has fields of requests; and of a file's begin without a line of
+# an access log: what follows may have no end
+MOST_LINE, MOST_STRANGE = 1 << 20, 16 << 20
 
 # At the end of a value that is cut
 _CUT = "\u2026"
@@ -101,9 +108,7 @@ class LogReader:
         try:
             with open(0 if self.path == "-" else self.path, "rb",
                       closefd=self.path != "-") as file:
-                for text in file:
-                    if not text.strip():
-                        continue
+                for text in self._lines(file):
                     try:
                         line = decoder.decode(text)
                     except (msgspec.DecodeError, UnicodeError):
@@ -120,7 +125,28 @@ class LogReader:
             raise ConfigError(self.path, "", "has no line of an access log in JSON: "
                               "set access_log_format = \"json\"")
 
+    def _lines(self, file: BinaryIO) -> Iterator[bytes]:
+        """The lines that are not blank; of one that is too long its first part alone.
+        Ends early if the file cannot be an access log. Raises ConfigError."""
+        if is_endless(file.fileno()):
+            raise ConfigError(self.path, "", "is a device, not a file")
+        total, is_begun = 0, False
+        while text := file.readline(MOST_LINE):
+            total += len(text)
+            if total > MOST_STRANGE and not self.read:
+                return
+            if text.strip() and not is_begun:
+                yield text
+            is_begun = not text.endswith(b"\n")
+
     def tell_unreadable(self) -> None:
         if self.unreadable:
             print(f"cutthrough: {self.path}: {self.unreadable} lines are not of an "
                   "access log in JSON", file=sys.stderr)
+
+
+def is_endless(fd: int) -> bool:
+    """Is it a device such as /dev/zero? A terminal has an end, by ^D."""
+    status = os.fstat(fd)
+    return (stat.S_ISCHR(status.st_mode) and status.st_rdev != os.makedev(1, 3)
+            and not os.isatty(fd)) or stat.S_ISBLK(status.st_mode)

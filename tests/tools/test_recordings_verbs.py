@@ -97,6 +97,12 @@ def test_hashes_match_where_their_key_is(run, folder, tmp_path, capsys):
     assert status == 1 and "has not 32 bytes" in said
 
 
+def test_a_device_without_an_end_is_no_key(run, tmp_path):
+    status, said = run("recordings", "import", "t", tmp_path, "--key-file", "/dev/zero")
+    assert (status, said) == (
+        1, "cutthrough: /dev/zero: has not 32 bytes, so it is no key\n")
+
+
 def test_the_mode_may_be_set_before_a_proxy_has_started(run, tmp_path):
     (tmp_path / "new").mkdir()
     assert run("mode", "record", "--directory", tmp_path / "new")[0] == 0
