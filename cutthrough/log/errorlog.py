@@ -48,7 +48,11 @@ def _show(value: Any) -> str:
     if isinstance(value, list):
         value = show_events(value)
     text = str(value)
-    return text if _BARE.fullmatch(text) else json.dumps(text)
+    return text if _BARE.fullmatch(text) else _to_json(text)
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value).replace("\x7f", "\\u007f")    # the rest is escaped
 
 
 def show_events(events: list[dict[str, Any]]) -> str:
@@ -66,19 +70,25 @@ def escape(text: str) -> str:
                    for c in text)
 
 
+def show_traceback(text: str) -> str:
+    """Indented, and escaped line by line: an exception's text may quote wire data, and
+    with line ends it could look like other messages of the log (R37)."""
+    return "".join(f"\n  {escape(line)}" for line in text.split("\n"))
+
+
 def make_line(form: str, source: str, level: str, message: str,
               fields: Mapping[str, Any], traceback: str = "") -> str:
     """Returns one line; in text several if there is a `traceback`."""
     if form == "text":
         line = " ".join(filter(None, (message, show_fields(fields))))
         prefix = f"cutthrough: {source}: " if source else "cutthrough: "
-        return prefix + escape(line) + (f"\n{traceback}" if traceback else "")
+        return prefix + escape(line) + (show_traceback(traceback) if traceback else "")
     at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = {"time": at, "level": level, "source": source or "supervisor",
             "pid": os.getpid(), "message": message}
     more = {"traceback": traceback} if traceback else {}
     if form == "json":
-        return json.dumps({**head, **fields, **more})
+        return _to_json({**head, **fields, **more})
     return show_fields({**head, **fields, **more})
 
 

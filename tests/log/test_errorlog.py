@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cutthrough.log.errorlog import MOST_REPEATS, ErrorLog, make_line
+from cutthrough.log.errorlog import FORMS, MOST_REPEATS, ErrorLog, make_line
 
 
 class Said:
@@ -114,6 +114,24 @@ def test_a_fault_comes_with_its_traceback(said: Said) -> None:
         said.log.error("a fault", exc_info=sys.exc_info())
     lines = said.lines()
     assert "the reason" in lines[-1] and ("Traceback" in lines[0]) == (len(lines) == 1)
+
+
+@pytest.mark.parametrize("said", FORMS, indirect=True)
+def test_no_exception_s_text_looks_like_another_line(said: Said) -> None:
+    """It may quote wire data: what a hook, a filter or a local origin was given."""
+    wire = "x\ncutthrough: generation 7: no changes\r\x1b[2J\x85\u2028\x7f\udc80\u202e"
+    try:
+        try:
+            raise ValueError(wire)
+        except ValueError as error:
+            raise RuntimeError(wire) from error
+    except RuntimeError:
+        said.log.error("a fault", exc_info=sys.exc_info())
+    text = os.read(said.read, 1 << 20).decode()
+    assert "generation 7" in text
+    first, *rest = text.removesuffix("\n").split("\n")
+    assert "a fault" in first and all(line.startswith("  ") for line in rest)
+    assert all(c.isprintable() for c in first + "".join(rest))
 
 
 def test_of_one_message_so_many_are_said_and_then_how_many_more(
