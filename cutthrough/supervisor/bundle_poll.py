@@ -35,6 +35,7 @@ AGAIN_S = 300.0
 
 
 class Reload(Protocol):
+    result: str
     over: asyncio.Event
 
 
@@ -132,16 +133,16 @@ class BundlePoll:
             return "unchanged"
         digest, bundle, reason = await asyncio.to_thread(
             judge, fetched.data, self._digest, source)
+        if bundle is not None:
+            try:
+                result = await self._take(bundle, Cache(source.cache))
+            except BundleError as error:
+                result, reason = "refused", str(error)
+            # Else it is tried again: a full disk, or an upgrade that began meanwhile
         self._etag, self._digest = fetched.etag, digest
         if reason:
             raise BundleError(reason)
-        if bundle is None:
-            return "unchanged"
-        try:
-            return await self._take(bundle, Cache(source.cache))
-        except OSError:                      # a full disk: it is tried again
-            self._etag, self._digest = "", b""
-            raise
+        return "unchanged" if bundle is None else result
 
     async def _take(self, bundle: Bundle, cache: Cache) -> str:
         manifest, good = bundle.manifest, self._generation().bundle
@@ -158,7 +159,10 @@ class BundlePoll:
         await asyncio.to_thread(cache.unpack, bundle)
         cache.point(CURRENT, manifest.serial)
         self._pending = manifest.label
-        await self._request().over.wait()
+        reload = self._request()
+        await reload.over.wait()
+        if reload.result != "late" and self._pending == manifest.label:
+            self._pending = NO_LABEL         # it has read a configuration without it
         return ""
 
     def on_commit(self, label: Label) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -29,6 +30,7 @@ FILES = {"policy.toml": 'default = "deny"\n'}
 
 class Result:
     def __init__(self) -> None:
+        self.result = "ok"
         self.over = asyncio.Event()
 
 
@@ -209,6 +211,51 @@ async def test_a_full_disk_is_no_refusal(host, server, monkeypatch) -> None:
         server.content = bundle(2, FILES)
         await until(lambda: host.polls["new"])
     assert host.polls["failed"] == 1
+
+
+async def test_an_upgrade_that_fails_meanwhile_loses_no_bundle(
+        host, server, monkeypatch) -> None:
+    """It ends the polls, and begins them again."""
+    unpack, reached, ended = Cache.unpack, threading.Event(), threading.Event()
+
+    def wait(self, content) -> None:
+        monkeypatch.setattr(Cache, "unpack", unpack)
+        reached.set()
+        ended.wait(60)
+
+    monkeypatch.setattr(Cache, "unpack", wait)
+    async with polling(host):
+        server.content = bundle(2, FILES)
+        await until(reached.is_set)
+    ended.set()
+    async with polling(host):
+        await until(lambda: host.polls["new"])
+    assert host.labels[-1].serial == 2
+
+
+async def test_a_reload_without_bundles_stops_no_later_bundle(host, server) -> None:
+    with_bundles = host.generation
+
+    def commit_another() -> Result:
+        host.generation = msgspec.structs.replace(
+            with_bundles, config=Config(), bundle=NO_LABEL)
+        host.poll.on_commit(NO_LABEL)
+        result = Result()
+        result.over.set()
+        return result
+
+    request = [commit_another]
+    poll = host.poll = BundlePoll(lambda: host.generation, lambda: request[-1]())
+    async with polling(host):
+        server.content = bundle(2, FILES)
+        await until(lambda: host.generation is not with_bundles)
+        await until(lambda: poll.state() is None)
+    host.generation = with_bundles
+    request.append(host.reload)
+    async with polling(host):
+        server.content = bundle(3, FILES)
+        await until(lambda: host.polls["new"])
+    assert host.labels[-1].serial == 3
 
 
 async def test_a_hundred_hosts_have_a_bundle_within_ten_seconds(
