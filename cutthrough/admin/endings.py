@@ -15,8 +15,10 @@ from cutthrough.admin.streams import HEARTBEAT_S, Streams, write
 MOST_WATCHERS = 32
 MOST_WATCHERS_EACH = 8
 MOST_WAITING = 256
-# A quotation mark in a value is escaped, so this is no part of one
-_URL = re.compile(rb'(,"url":"https://[^/?#"]*)[^"]*')
+# A quotation mark in a value is escaped, so this is no part of one. Of the value: the
+# scheme with host and port, or as of a CONNECT these alone; a refused target is neither
+_URL = re.compile(rb',"url":"(https://[^/?#"\\]*|[^/?#"\\@]*:[0-9]{1,5}(?="))?'
+                  rb'(?:[^"\\]|\\.)*"')
 
 Queue = asyncio.Queue[bytes]
 
@@ -69,4 +71,4 @@ def without_path(line: bytes) -> bytes:
     """A line of the log; of an opened request the URL has host and port alone (R81)."""
     if b',"intercepted":true' not in line:
         return line
-    return _URL.sub(rb"\1", line, count=1)
+    return _URL.sub(lambda url: b',"url":"%s"' % (url[1] or b"-"), line, count=1)
