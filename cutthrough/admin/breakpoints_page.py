@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from cutthrough.admin.flows_page import decode, read_body
+from cutthrough.admin.bodies import read_body
+from cutthrough.admin.flows_page import decode
 from cutthrough.admin.rights import asker
 from cutthrough.process.breakpoints import (
     MOST_ARMED,

@@ -31,6 +31,7 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import web
 
+from cutthrough.admin.bodies import read_body, receive
 from cutthrough.admin.cross_site import PROTECTED
 from cutthrough.admin.metrics import CAPTURE_RESULTS, Reading
 from cutthrough.admin.open_flows import OpenFlows, OpenPage
@@ -349,33 +350,6 @@ def limit_of(request: web.Request) -> int:
     if not 1 <= limit <= MOST_ROWS:
         raise ValueError(f"limit: 1 to {MOST_ROWS}")
     return limit
-
-
-async def receive(request: web.Request) -> AsyncIterator[bytes]:
-    """The pieces of a body as they come. Raises QueryError."""
-    while True:
-        try:
-            async with asyncio.timeout(STALLED_S):
-                piece = await request.content.readany()
-        except TimeoutError:
-            raise QueryError("the body stopped coming", 408) from None
-        except web.RequestPayloadError:
-            raise QueryError("the body is malformed", 400) from None
-        except ConnectionError:
-            raise QueryError("the client has gone", 400) from None
-        if not piece:
-            return
-        yield piece
-
-
-async def read_body(request: web.Request, most: int) -> bytes:
-    """A whole body. Raises QueryError, and ValueError if it is longer."""
-    data = bytearray()
-    async for piece in receive(request):
-        data += piece
-        if len(data) > most:
-            raise ValueError(f"the body is longer than {most} bytes")
-    return bytes(data)
 
 
 def decode(data: bytes, kind: type[Any]) -> Any:

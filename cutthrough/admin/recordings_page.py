@@ -25,7 +25,8 @@ from typing import Annotated, Any, Protocol, TypeVar
 import msgspec
 from aiohttp import web
 
-from cutthrough.admin.flows_page import decode, number_of, read_body
+from cutthrough.admin.bodies import read_body
+from cutthrough.admin.flows_page import decode, number_of
 from cutthrough.admin.rights import asker
 from cutthrough.admin.session_archives import MOST_BYTES, read_archive, write_archive
 from cutthrough.admin.traffic_page import make_page

@@ -29,6 +29,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from cutthrough.admin.acceptor import AdminAcceptor, bind_address
+from cutthrough.admin.bodies import room, send
 from cutthrough.admin.breakpoints_page import Breakpoints, BreakpointsPage
 from cutthrough.admin.ca_page import CaPage, Certificate
 from cutthrough.admin.cross_site import (
@@ -310,7 +311,7 @@ class AdminServer:
         if not response.prepared:
             for name, value in PROTECTED.items():
                 response.headers.setdefault(name, value)
-        return response
+        return await send(request, response)
 
     async def _answer(self, request: web.Request,
                       handler: Handler) -> web.StreamResponse:
@@ -328,6 +329,7 @@ class AdminServer:
             return web.Response(status=error.status, text=f"{error}\n")
         finally:
             self._busy.discard(request.protocol)
+            room.give(request)
 
     def _refuse(self, request: web.Request) -> web.Response | None:
         """Returns the refusal of a request that is not allowed, else None."""
