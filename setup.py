@@ -151,6 +151,7 @@ session/connection session/route session/model/charge session/model/client
 session/model/idle_pool session/transfer/response session/transfer/tunnel
 policy/acl policy/auth policy/siphash log/fields log/jsonline log/text
 exchange/heads exchange/json_values exchange/scan exchange/search
+exchange/user_information
 tape/batch tape/ended tape/observer tape/plain tape/records tape/ring tape/taped
 recording/record/rows session/replay/answers session/replay/replay
 session/transfer/delivery session/transfer/filtered_head session/transfer/filtering

@@ -7,8 +7,9 @@ without keys, and without a URL's user information, a line costs one look for "@
 """
 
 from libc.stdint cimport uint8_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memcmp
 
+from cutthrough.exchange.user_information cimport may_have_user, user_at
 from cutthrough.log.text cimport Q_URL, Quote, put_escaped, put_text
 
 cdef enum:
@@ -39,7 +40,7 @@ cdef char *put_hidden(char *p, const char *data, size_t n, Quote quote, const ch
     cdef const char *at = data
     cdef const char *value
     cdef const char *value_end = NULL
-    if not KEYS and memchr(data, 64, n) == NULL:
+    if not KEYS and not may_have_user(data, n):
         return put_escaped(p, data, n, quote, last, True)
     while True:
         value = next_secret(data, at, end, &value_end)
@@ -59,13 +60,12 @@ cdef const char *next_secret(const char *data, const char *at, const char *end,
     cdef bytes key
     cdef int level
     while at < end:
-        if at[0] == 58 and end - at > 3 and at[1] == 47 and at[2] == 47:       # ://
-            behind = user_end(at + 3, end)
+        if at[0] == 47 or at[0] == 92 or at[0] == 37:      # / \ %
+            behind = user_at(data, at, end, value_end)
             # "***": wire/refused has hidden it
-            if behind != NULL and behind > at + 3 and memcmp(at + 3, b"***@", 4) != 0:
-                value_end[0] = behind
-                return at + 3
-        elif begins(data, at):
+            if behind != NULL and not (end - behind > 3 and memcmp(behind, b"***@", 4) == 0):
+                return behind
+        if begins(data, at):
             for key in KEYS:
                 behind = key_end(at, end, key, &level)
                 if behind != NULL and behind < end:
@@ -74,16 +74,6 @@ cdef const char *next_secret(const char *data, const char *at, const char *end,
                         return behind
         at += 1
     return NULL
-
-
-cdef const char *user_end(const char *at, const char *end) noexcept:
-    """The "@" behind user information; NULL: a URL has none."""
-    cdef const char *separator = NULL
-    while at < end and at[0] != 47 and at[0] != 63 and at[0] != 35 and at[0] > 32:
-        if at[0] == 64:
-            separator = at
-        at += 1
-    return separator
 
 
 cdef inline bint is_key_character(uint8_t c) noexcept:

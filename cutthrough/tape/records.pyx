@@ -14,6 +14,7 @@ from libc.stdio cimport snprintf
 from libc.string cimport memchr, memcmp
 from cutthrough.exchange.heads cimport MOST_VALUES, Names, Value
 from cutthrough.exchange.search cimport has_part
+from cutthrough.exchange.user_information cimport may_have_user
 from cutthrough.tape cimport end_record
 from cutthrough.tape cimport ring
 from cutthrough.tape.batch cimport TEXT, Batch
@@ -24,7 +25,7 @@ from cutthrough.tape.ring cimport (        # this form is seen when it changes
     Kind, Record, Whole, behind, payload_of)
 from cutthrough.tape.taped cimport Taped, taped_in, taped_of
 from cutthrough.tape.texts cimport (
-    Text, behind_blank, is_ascii, latin1_of, may_have_user, put_joined, put_some, split_heads,
+    Text, behind_blank, is_ascii, latin1_of, put_joined, put_some, split_heads,
     text_of, texts_of, utf8_of)
 from cutthrough.wire.trace cimport with_trace
 from cutthrough.exchange.bodies import Body, Transferred, make_body
@@ -241,7 +242,8 @@ cdef class Assembly:
             heard = redactor.heard = []
         # Most heads go as they are, but for values of fields, and need no object
         up_text = down_text = down_head = None
-        if (end.origin_http or self._reads_urls or may_have_user(up) or may_have_user(down)
+        if (end.origin_http or self._reads_urls or may_have_user(up.data, up.n)
+                or may_have_user(down.data, down.n)
                 or not (is_ascii(up.data, up.n) and is_ascii(down.data, down.n))):
             up_text, down_text = latin1_of(up), latin1_of(down)
             if end.origin_http:

@@ -76,21 +76,6 @@ cdef inline Text utf8_of(str text) except *:
     return view
 
 
-cdef inline bint may_have_user(Text text) noexcept:
-    """May a URL in this head have user information?"""
-    cdef const char *at = text.data
-    cdef const char *end = at + text.n
-    if memchr(at, 64, text.n) != NULL:                # @
-        return True
-    while True:
-        at = <const char *>memchr(at, 37, end - at)    # %40
-        if at == NULL or end - at < 3:
-            return False
-        if at[1] == 52 and at[2] == 48:
-            return True
-        at += 1
-
-
 cdef inline bint is_ascii(const char *data, size_t n) noexcept:
     cdef uint8_t bits = 0
     cdef size_t i

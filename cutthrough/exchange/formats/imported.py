@@ -19,8 +19,9 @@ from cutthrough.exchange.columns import COLUMNS, FINGERPRINTS
 from cutthrough.exchange.flow import Fields
 from cutthrough.exchange.messages import KINDS, MOST_MESSAGES, show
 from cutthrough.exchange.messages import Message as Shown
-from cutthrough.exchange.redaction.redactor import Options, Redactor, without_user
+from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.exchange.targets import spell_iri
+from cutthrough.exchange.user_information import without_user
 
 # Bytes of a body that are kept: bodies.MOST_INFLATED
 MOST_BODY = 4 << 20

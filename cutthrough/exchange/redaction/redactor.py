@@ -28,6 +28,7 @@ from cutthrough.exchange.redaction.spellings import (
     unquoted,
     unquoted_octets,
 )
+from cutthrough.exchange.user_information import without_user
 
 CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "set-cookie",
                "x-api-key", "api-key", "x-auth-token", "x-goog-api-key",
@@ -43,9 +44,6 @@ _JSON = re.compile(r"[/+](json|x-ndjson|jsonl|json-seq|csp-report)\b", re.I)
 # Types of a head with a body, such as in a batch of requests
 _MESSAGE = re.compile(r"(application|message)/http\b|message/(rfc822|global)\b", re.I)
 _BLANK = b"\xef\xbb\xbf \t\r\n\x1e"
-# To the last at sign of an authority: the password may have others
-_USER = re.compile(
-    r"(://|%3a%2f%2f|:\\/\\/)(?:[^/?#\s\"'<>\\%]|%(?!2f|3f|23)){1,999}(@|%40)", re.I)
 # The start of a document, behind a guard against its use as a script
 _BEGIN = re.compile(
     rb"[\xef\xbb\xbf\s\x1e]*+(?:\)\]\}'?,?|while\s?\((?:1|true)\);|for\s?\(;;\);|"
@@ -414,13 +412,6 @@ def _has_members(data: bytes) -> bool:
             return False
         at = token.end()
     return _MEMBER.match(data, at) is not None
-
-
-def without_user(text: str) -> str:
-    """Without the user information of URLs in it (R80)."""
-    if "@" not in text and "%40" not in text:
-        return text
-    return _USER.sub(rf"\1{REDACTED}\2", text)
 
 
 def _on_octets(redact: Callable[[bytes], bytes], text: str) -> str:

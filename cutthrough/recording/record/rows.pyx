@@ -22,7 +22,8 @@ from cutthrough.exchange.content import join_chunks
 from cutthrough.tape.batch cimport BLOB, TEXT, Batch
 from cutthrough.tape.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
 from cutthrough.tape.taped cimport Taped
-from cutthrough.tape.texts cimport Text, is_ascii, latin1_of, may_have_user
+from cutthrough.exchange.user_information cimport may_have_user
+from cutthrough.tape.texts cimport Text, is_ascii, latin1_of
 from cutthrough.recording.model.heads import read_request, read_response
 from cutthrough.recording.model.masking import repeats
 from cutthrough.recording.model.recording import find
@@ -147,7 +148,7 @@ cdef class RowMaker:
         if not (is_ascii(head, n) and is_ascii(exchange.host_text.data, exchange.host_text.n)
                 and is_ascii(exchange.user_text.data, exchange.user_text.n)):
             return LINE
-        if may_have_user(Text(target, n_target)):
+        if may_have_user(target, n_target):
             return USER
         request = self._request(exchange.up_text, n)
         query = <const char *>memchr(target, b"?", n_target)
