@@ -87,6 +87,10 @@ KNOWN = {
         "parser _hide": "one string, or one number", "parser _inside": "one string",
         "regex split_path": "of the configuration",
         "regex _key_of": "of the configuration, possessive"},
+    "exchange/redaction/members.py": {
+        "parser _read": "MOST_READ octets, or a string",
+        "regex __init__": "of names, of bounded repetitions",
+        "regex _character": "re.escape"},
     "exchange/redaction/parts.py": {"growth _redact_data": "a bytearray",
                                     "growth _redact_others": "a bytearray"},
     "exchange/redaction/redactor.py": {"growth _documents_in_form": "a bytearray",

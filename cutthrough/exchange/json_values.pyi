@@ -4,4 +4,5 @@ class Paths:
 MOST_STEPS: int
 
 def find_values(
-    data: bytes, paths: Paths | None, most: int) -> list[tuple[int, int, bool]]: ...
+    data: bytes, paths: Paths | None, most: int, all_escaped: bool = False
+) -> list[tuple[int, int, bool]]: ...

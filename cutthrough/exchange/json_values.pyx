@@ -68,10 +68,11 @@ cdef class Paths:
         return self.closed((taken & ~self.last) << 1 | (steps & self.deep))
 
 
-def find_values(bytes data not None, Paths paths, size_t most):
+def find_values(bytes data not None, Paths paths, size_t most, bint all_escaped=False):
     """(begin, end, is_secret) of values, in order: of those at the paths, and of strings that may
-    have a document inside. Without paths: of these strings alone. Raises ValueError if the
-    octets are no JSON, or if there are more than `most` values."""
+    have a document inside: they begin as it does, or with `all_escaped` have any reverse solidus.
+    Without paths: of these strings alone. Raises ValueError if the octets are no JSON, or if
+    there are more than `most` values."""
     cdef const uint8_t *text = data
     cdef Py_ssize_t size = len(data), at = 0, begin = 0, secret_at = -1, key_end
     cdef int depth = 0, secret_depth = 0
@@ -173,7 +174,8 @@ def find_values(bytes data not None, Paths paths, size_t most):
             continue
         if c == 34:
             at = string_end(text, at, size, &escaped)
-            if secret_at < 0 and escaped and may_nest(text, begin + 1, at):
+            if secret_at < 0 and escaped and (
+                    all_escaped or may_nest(text, begin + 1, at)):
                 add(values, begin, at, False, most)
         else:
             while at < size and is_word(text[at]):

@@ -164,7 +164,7 @@ def test_documents_go_through_a_call_of_a_function(call, argument, kind):
 
 
 @pytest.mark.parametrize("script", [
-    'define(["a", "b"], function (a, b) { return {"token": 1}; });', "f([1, 2])",
+    'define(["a", "b"], function (a, b) { return {"tokens": 1}; });', "f([1, 2])",
     'webpackJsonp([1],{"+E39":function(t,e,n){}});', "f({token: 1}, [2]);",
     'require(["a"]);', "$(function () { x = {}; });", "cb([a.b, c()]);"])
 def test_a_script_with_another_call_stays(script):

@@ -9,12 +9,14 @@ import re
 from collections.abc import Callable, Iterable
 
 from cutthrough.exchange.json_values import MOST_STEPS, Paths, find_values
+from cutthrough.exchange.redaction.members import Members
 
 # Secrets, and strings with documents, in a body: to replace each takes some µs
 MOST_VALUES = 4096
 MOST_NESTED = 3                              # levels of strings with documents
 # Octets of a value that is no string: read, so that equal values have equal stand-ins
 MOST_READ = 16384
+_BEGIN = re.compile(r"[\ufeff\s\x1e]*+[\[{\"]")
 
 
 def split_path(text: str) -> tuple[str, ...]:
@@ -37,7 +39,9 @@ class Documents:
         self._groups: list[Paths] = []
         group: list[tuple[str, ...]] = []
         split = [split_path(path) for path in paths]
-        self._key = _key_of(split)
+        names = set(map(_name_of, split))
+        self._key = _key_of(names)
+        self._members = Members(names, mask)
         for path in split:
             if sum(map(len, group)) + len(path) > MOST_STEPS:
                 self._groups.append(Paths(tuple(group)))
@@ -52,10 +56,12 @@ class Documents:
     def redact(self, data: bytes, level: int = 0) -> bytes:
         """One document or several, in UTF-8; the same object if no value is replaced.
         Raises ValueError if it is no JSON, or has more than MOST_VALUES such values."""
+        reads_texts = self._members.are_in_strings(data)
         for paths in self._groups:
             pieces: list[bytes] = []
             at = 0
-            for begin, end, is_secret in find_values(data, paths, MOST_VALUES):
+            for begin, end, is_secret in find_values(
+                    data, paths, MOST_VALUES, reads_texts):
                 old = data[begin:end]
                 new = self._hide(old) if is_secret else self._inside(old, level)
                 if new != old:
@@ -63,7 +69,12 @@ class Documents:
                     at = end
             if pieces:
                 data = b"".join([*pieces, data[at:]])
-        return data
+        return self._members.redact(data, MOST_VALUES, of_json=False)
+
+    def within(self, data: bytes) -> bytes:
+        """A text in UTF-8 that is no document, and may have some in it; the same object
+        if no value is replaced. Raises ValueError if it has more than MOST_VALUES."""
+        return self._members.redact(data, MOST_VALUES)
 
     def _hide(self, value: bytes) -> bytes:
         if len(value) > MOST_READ:
@@ -87,14 +98,17 @@ class Documents:
             errors = "surrogateescape"
             spelled = string.decode("utf-8", errors)
         text = json.loads(spelled, strict=False)
+        inner = text.encode("utf-8", errors)
         try:
             if level >= MOST_NESTED:
                 raise ValueError("too deep")
-            inner = text.encode("utf-8", errors)
+            if _BEGIN.match(text) is None:
+                raise ValueError("another text, perhaps a word before a document")
             redacted = self.redact(inner, level + 1)
         except ValueError:                   # it is another text, or cut or malformed
-            is_other = level < MOST_NESTED and self._key.match(text) is None
-            return string if is_other else json.dumps(self._mask(text)).encode()
+            if level >= MOST_NESTED or self._key.match(text):
+                return json.dumps(self._mask(text)).encode()
+            redacted = self.within(inner)
         if redacted == inner:
             return string
         return json.dumps(
@@ -102,13 +116,16 @@ class Documents:
             ).encode("utf-8", "surrogateescape")
 
 
-def _key_of(paths: Iterable[tuple[str, ...]]) -> re.Pattern[str]:
-    """Matches a cut or malformed document that has a key of a value at these paths. One
-    of a path without keys is in each."""
-    names = {next((step for step in reversed(path)
-                   if step not in ("..", "*") and not step.isdigit()), "")
-             for path in paths}
-    names |= {json.dumps(name)[1:-1] for name in names}
+def _name_of(path: tuple[str, ...]) -> str:
+    """The last key of a path; "": it has none."""
+    return next((step for step in reversed(path)
+                 if step not in ("..", "*") and not step.isdigit()), "")
+
+
+def _key_of(names: set[str]) -> re.Pattern[str]:
+    """Matches a cut or malformed document that has a key of these. One of a path
+    without keys is in each."""
+    names = names | {json.dumps(name)[1:-1] for name in names}
     spelled = "|".join(map(re.escape, sorted(names)))
     return re.compile(r"[\ufeff\s]*+[\[{].*?" + (
         '"' if "" in names else rf"(?:{spelled})\\{{0,99}}[\"']?\s*+:"), re.S)

@@ -69,6 +69,8 @@ _PAIR = re.compile(rb"(?:\A|(?<=&))[^&=]*+=([^&]*+)")
 # In a line of a stream of events: the name of a field, or the start of a comment
 _FIELD = re.compile(rb"[A-Za-z_-]{0,40}: ?")
 _LINE = re.compile(rb"[^\r\n]++")
+# Without any of these there is no JSON, in whatever spelling
+_SIGN = re.compile(rb"[\[{\"%&]")
 
 
 class Unreadable(Exception):
@@ -217,7 +219,7 @@ class Redactor:
             return self._document(data, whole)
         if call := _CALL.match(data):
             return self._called(data, call.end(), whole)
-        return self._documents_in_form(data, whole) if is_form else data
+        return self._documents_in_form(data, whole) if is_form else self._within(data)
 
     def _values(self, data: bytes, *, is_form: bool = False) -> bytes:
         """Without values of keys, and matches of expressions."""
@@ -237,7 +239,13 @@ class Redactor:
         except Unreadable:
             if _has_members(document):
                 raise
-            return data                      # a script of another kind
+            return self._within(data)        # a script of another kind
+
+    def _within(self, data: bytes) -> bytes:
+        try:
+            return self._documents.within(data)
+        except ValueError:
+            raise Unreadable from None
 
     def _document(self, data: bytes, whole: bool) -> bytes:
         try:
@@ -261,10 +269,12 @@ class Redactor:
             plain = unquoted_octets(data[begin:end].replace(b"+", b" "))
             if plain.lstrip(_BLANK)[:1] in (b"{", b"["):
                 redacted = self._document(plain, whole)
-                if redacted != plain:
-                    made += data[at:begin] + quote(redacted, safe="").encode()
-                    at = end
-        return bytes(made + data[at:]) if at else data
+                made += self._within(data[at:begin])
+                made += data[begin:end] if redacted == plain else quote(
+                    redacted, safe="").encode()
+                at = end
+        rest = self._within(data[at:])
+        return bytes(made + rest) if at else rest
 
     def _event(self, data: bytes) -> bytes:
         try:
@@ -275,7 +285,7 @@ class Redactor:
     def _others(self, lines: bytes) -> bytes:
         """Lines of a stream of events beside their data."""
         try:
-            if self._documents and (b"{" in lines or b"[" in lines):
+            if self._documents and _SIGN.search(lines):
                 lines = self._json_in_lines(lines)
             return self._values(lines)
         except Unreadable:
@@ -296,12 +306,12 @@ class Redactor:
                 end = len(lines)
             else:
                 continue
-            value = lines[begin:end]
-            made += lines[at:begin] + self._json(value, "", True)
+            made += self._within(lines[at:begin])
+            made += self._json(lines[begin:end], "", True)
             at = end
             if end == len(lines):
                 break
-        return bytes(made + lines[at:])
+        return bytes(made + self._within(lines[at:]))
 
     def _parts(self, data: bytes, kind: str, level: int) -> bytes:
         """Each level has a copy of what is in it. Raises Unreadable."""

@@ -1,0 +1,109 @@
+"""Values of JSON in text that is no document, in each way in which it is written."""
+
+import html
+import json
+import time
+from urllib.parse import quote, unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cutthrough.exchange.redaction.members import MOST_TOKENS, Members
+from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
+
+SECRET = 's3cret " \\ é'
+DOCUMENT = json.dumps({"id": 1, "password": SECRET, "last": [2]})
+FORM = "application/x-www-form-urlencoded"
+EVENTS = "text/event-stream"
+
+TEXTS = [
+    (f"x{DOCUMENT}", "text/plain"), (f"payload={DOCUMENT}", "text/plain"),
+    (f"2026-11-30 INFO {DOCUMENT}\n", "text/plain"),
+    (f"ok\n{DOCUMENT}\n", ""), (f"42[\"login\", {DOCUMENT}]", ""),
+    (f"a[{json.dumps(DOCUMENT)}]", ""), (json.dumps(DOCUMENT), "text/plain"),
+    (json.dumps({"log": f"INFO {DOCUMENT}"}), "application/json"),
+    (json.dumps({"log": json.dumps({"x": f"INFO {DOCUMENT}"})}), "application/json"),
+    (json.dumps({"page": html.escape(DOCUMENT)}), "application/json"),
+    (f"<script>window.state = {DOCUMENT};</script>", "text/html"),
+    (f"<p data-page=\"{html.escape(DOCUMENT)}\">", "text/html"),
+    (f"<p data-page='{DOCUMENT.replace(chr(34), '&#34;')}'>", "text/html"),
+    (f"1:{DOCUMENT}\n2:[]\n", "text/x-component"),
+    (f"data: x{DOCUMENT}\n\n", EVENTS), (f"0:{DOCUMENT}\n\n", EVENTS),
+    (quote(DOCUMENT), FORM), (f"{quote(DOCUMENT)}=", FORM),
+    (f"a=1&{quote(DOCUMENT)}&b=2", FORM), (f"a={quote(quote(DOCUMENT))}", FORM),
+    (f"a={quote(json.dumps({'x': f'INFO {DOCUMENT}'}))}", FORM),
+    (f"--b\r\n\r\nx{DOCUMENT}\r\n--b--", "multipart/mixed; boundary=b"),
+]
+
+
+def redactor(*paths: str) -> Redactor:
+    return Redactor(Options(json=paths or ("$.user.password",)))
+
+
+@pytest.mark.parametrize(("text", "kind"), TEXTS)
+def test_a_value_goes_wherever_its_document_begins(text, kind):
+    made = redactor().content(text.encode(), kind).decode()
+    assert "s3cret" not in made and REDACTED in unquote(made)
+    assert "last" in made and len(made) < len(text)
+
+
+@pytest.mark.parametrize(("value", "left"), [
+    ("12", ', "a": 1}'), ("null", "}"), ('{"a": "}", "b": [1]}', ', "a": 1}'),
+    (r'["\"]", 1]', "]"), (r'"\\"', ', "a": "b"'), ('"cut', ""), ("[1, [2]", "")])
+def test_a_value_ends_where_it_ends(value, left):
+    made = redactor().content(f'x{{"password" : {value}{left}'.encode(), "text/plain")
+    assert made.decode() == f'x{{"password" : "{REDACTED}"{left}'
+
+
+def test_what_a_path_does_not_name_stays():
+    """In a document the whole path counts, in its strings too."""
+    for text in ('{"password": 1}', json.dumps({"a": '{"password": 1}'}),
+                 'x{"passwords": 1, "x_password": 2}', "password: 1", '"password"'):
+        assert redactor().content(text.encode(), "text/plain") == text.encode()
+
+
+def test_a_path_without_a_key_is_in_each_text():
+    assert redactor("$.*").content(b'x{"a": 1, "b": [2]}', "") == (
+        b'x{"a": "[redacted]", "b": "[redacted]"}')
+
+
+def test_equal_values_have_equal_stand_ins():
+    """So a recording matches whatever way the client writes it."""
+    heard: list[str] = []
+    members = Members({"password"}, lambda secret: heard.append(secret) or REDACTED)
+    for text in (DOCUMENT, json.dumps(DOCUMENT), html.escape(DOCUMENT), quote(DOCUMENT),
+                 quote(quote(json.dumps(DOCUMENT)))):
+        members.redact(text.encode(), 10)
+    assert set(heard) == {SECRET}
+
+
+@given(st.text(max_size=20), st.integers(0, 4), st.integers(0, 2))
+def test_any_value_in_any_number_of_strings(value, strings, quotes):
+    text = json.dumps({"password": f"<s3cret{value}s3cret>", "z": 1})
+    for _ in range(strings):
+        text = json.dumps(text)
+    for _ in range(quotes):
+        text = quote(text)
+    made = Members({"password"}, lambda secret: "-").redact(f"x {text}".encode(), 9)
+    assert b"s3cret" not in made and b"z" in made
+
+
+@pytest.mark.parametrize("piece", [
+    b"\\", b'"', b"%5c", b"%22", b"%25", b"&quot;", b'"password":', b'"password"', b" ",
+    b'"password":{', b'"password":"', b"%22password%22%3a%7b", b"%22password%22%3a%22",
+    b"{", b"%5c" * 126 + b"%22"])
+@pytest.mark.parametrize("before", [b"", b'"password":', b"%22password%22:%22"])
+def test_the_search_is_linear(before, piece):
+    text = before + piece * ((1 << 20) // len(piece)) + b"password"
+    begin = time.process_time()
+    try:
+        Members({"password"}, lambda secret: "-").redact(text, 4096)
+    except ValueError:
+        pass
+    assert time.process_time() - begin < 4
+
+
+def test_a_value_of_too_many_marks_is_not_searched():
+    with pytest.raises(ValueError, match="tokens"):
+        Members({"a"}, str).redact(b'x"a":' + b"[" * (MOST_TOKENS + 1), 9)
