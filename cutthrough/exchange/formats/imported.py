@@ -16,10 +16,16 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from cutthrough.exchange.columns import COLUMNS, FINGERPRINTS
+from cutthrough.exchange.echoed import echoes_of, without
+from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.flow import Fields
 from cutthrough.exchange.messages import KINDS, MOST_MESSAGES, show
 from cutthrough.exchange.messages import Message as Shown
-from cutthrough.exchange.redaction.redactor import Options, Redactor
+from cutthrough.exchange.redaction.redactor import (
+    Options,
+    Redactor,
+    Unreadable,
+)
 from cutthrough.exchange.targets import spell_iri
 from cutthrough.exchange.user_information import without_user
 
@@ -142,6 +148,10 @@ def make_row(exchange: Exchange, redactor: Redactor) -> tuple[Any, ...]:
             exchange.response.fields)
     cut_body(exchange.request)
     cut_body(exchange.response)
+    echoes = echoes_of(exchange.request.fields, redactor)
+    if echoes is not None:
+        response_head = response_head and echoes.text(response_head)
+        cut_echoes(exchange.response, echoes)
     phases = {name: bounded(us, MOST_US) for name, us in exchange.phases.items()}
     total = bounded(exchange.total_us, MOST_US)
     if total is None:
@@ -172,23 +182,26 @@ def make_row(exchange: Exchange, redactor: Redactor) -> tuple[Any, ...]:
             f"{side}_content_bytes": bounded(message.content_bytes, MOST_BYTES),
             f"{side}_body_state": message.state or None,
             f"{side}_body": message.body,
-            f"{side}_trailers": make_trailers(message.trailers, redactor)}
+            f"{side}_trailers": make_trailers(
+                message.trailers, redactor, echoes if side == "response" else None)}
     row["bytes_up"], row["bytes_down"] = (
         (row[f"{side}_head_bytes"] or 0) + (row[f"{side}_body_bytes"] or 0)
         for side in ("request", "response"))
-    row["messages"], row["messages_state"] = make_messages(exchange, redactor)
+    row["messages"], row["messages_state"] = make_messages(
+        exchange, redactor, echoes)
     row["bytes"] = 400 + sum(len(row[name] or "") for name in (
         "url", "request_head", "response_head", "request_body", "response_body",
         "messages", "request_trailers", "response_trailers", *FINGERPRINTS))
     return tuple(row[name] for name in COLUMNS)
 
 
-def make_messages(exchange: Exchange, redactor: Redactor
+def make_messages(exchange: Exchange, redactor: Redactor, echoes: Echoes | None
                   ) -> tuple[str | None, str | None]:
     """The columns `messages` and `messages_state`. Raises NotImported."""
     if exchange.frames is None:
         return None, text(exchange.frames_state)
     state, left, shown = text(exchange.frames_state), MOST_BODY, []
+    work = None if echoes is None else echoes.work()
     for number, frame in enumerate(exchange.frames):
         left -= len(frame.content)
         if number == 2 * MOST_MESSAGES or left < 0:
@@ -197,7 +210,8 @@ def make_messages(exchange: Exchange, redactor: Redactor
         if not 0 <= frame.at_us < MOST_US:
             raise NotImported("the time of a message is not in 1970 to 9998")
         entry = show(Shown(0, frame.is_up, KINDS[frame.opcode], frame.content,
-                           clean(frame.state)[:MOST_TEXT]), frame.at_us, redactor)
+                           clean(frame.state)[:MOST_TEXT]), frame.at_us, redactor,
+                     echoes, work)
         if frame.size is not None:
             entry["bytes"] = frame.size
         shown.append(entry)
@@ -284,9 +298,12 @@ def is_name(text: str) -> bool:
     return _TOKEN.fullmatch(text.removeprefix(":")) is not None
 
 
-def make_trailers(fields: Fields, redactor: Redactor) -> str | None:
+def make_trailers(fields: Fields, redactor: Redactor, echoes: Echoes | None
+                  ) -> str | None:
     """The lines. Raises NotImported."""
     lines = make_head("", fields).removesuffix("\r\n")
+    if echoes is not None:
+        lines = echoes.text(lines)
     return redactor.head(lines).removeprefix("\r\n") or None
 
 
@@ -311,6 +328,15 @@ def cut_body(message: Message) -> None:
         body = body[:MOST_BODY]
         message.state = message.state or "truncated"
     message.body = body
+
+
+def cut_echoes(message: Message, echoes: Echoes) -> None:
+    """Removes what the answer's body repeats of its request's secrets."""
+    try:
+        if message.body is not None:
+            message.body = without(message.body, echoes, whole=not message.state)
+    except Unreadable:
+        message.body, message.state = None, "redacted"
 
 
 def is_text(value: str) -> bool:

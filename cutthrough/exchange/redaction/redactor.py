@@ -143,9 +143,13 @@ class Redactor:
         text = without_user(text)
         return _on_octets(self._pairs, text) if self._keys else text
 
+    def hides(self, name: str) -> bool:
+        """Is the value of this field a secret?"""
+        return name.lower() in self._fields
+
     def field(self, name: str, value: str) -> str:
         """The value of a field."""
-        return REDACTED if name.lower() in self._fields else self.pairs(value)
+        return REDACTED if self.hides(name) else self.pairs(value)
 
     def query(self, text: str) -> str:
         """A query, without its question mark."""
