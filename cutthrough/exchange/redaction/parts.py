@@ -2,18 +2,21 @@
 streams of events (the HTML standard, section 9.2.6)."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from cutthrough.exchange.heads import find_field, find_list
 
-MOST_PARTS = 1000
+MOST_PARTS = 1000                            # of a body, those within parts included
 MOST_FIELD = 16384                           # octets of a field of a part
+MOST_FOLDS = 100                             # lines that continue a field, of a part
 _BOUNDARY = re.compile(
     r";\s{0,9}boundary\s{0,9}=\s{0,9}(?:\"([^\"]{1,200})\"|([^\s;,\"]{1,200}))", re.I)
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _PARAMETER = re.compile(
-    r";\s{0,9}([\w-]{1,40})(\*?)\s{0,9}=\s{0,9}(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;]*))")
+    r"[;\s]\s{0,9}([\w-]{1,40})(?:\*\d{1,3})?(\*?)\s{0,9}=\s{0,9}"
+    r"(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;]*))")
+_ESCAPE = re.compile(r"\\(.)")
 _MARK = b"\xef\xbb\xbf"
 _HEAD = re.compile(rb"(?:[^\r\n]++\r?\n){0,1000}\r?\n")
 _PLAIN = ("", "7bit", "8bit", "binary")
@@ -23,7 +26,22 @@ class Malformed(ValueError):
     """A body that is not of the form of its type."""
 
 
+class Nesting(NamedTuple):
+    """Where a body lies: within so many others, and so many parts may follow in it."""
+
+    level: int
+    parts: Iterator[int]                     # of the outermost body: one for all
+
+    def inner(self) -> "Nesting":
+        return Nesting(self.level + 1, self.parts)
+
+
+def outermost() -> Nesting:
+    return Nesting(0, iter(range(MOST_PARTS)))
+
+
 class Part(NamedTuple):
+    head: int                                # where it begins
     begin: int                               # of its content
     end: int
     names: tuple[str, ...]                   # of a form's field
@@ -31,8 +49,9 @@ class Part(NamedTuple):
     is_plain: bool                           # no transfer encoding
 
 
-def read_parts(data: bytes, kind: str) -> list[Part]:
-    """The parts of a multipart body. Raises Malformed, also if it does not end."""
+def read_parts(data: bytes, kind: str, numbers: Iterator[int]) -> list[Part]:
+    """The parts of a multipart body; each takes one of these numbers. Raises Malformed,
+    also if it does not end."""
     match = _BOUNDARY.search(kind)
     if match is None:
         raise Malformed
@@ -51,31 +70,20 @@ def read_parts(data: bytes, kind: str) -> list[Part]:
         end = data.find(mark, at)
         if line_end < 0 or end < line_end or data[at:line_end].strip():
             raise Malformed
-        if len(parts) >= MOST_PARTS:
+        if next(numbers, None) is None:
             raise Malformed
         parts.append(_read_part(data, line_end + 1, end))
         at = end
 
 
-def _read_part(data: bytes, at: int, end: int) -> Part:
+def _read_part(data: bytes, head: int, end: int) -> Part:
     names, kind, coding = list[str](), "", ""
-    while True:
-        line_end = data.find(b"\n", at, end)
-        if line_end < 0 or line_end - at > MOST_FIELD:
-            raise Malformed
-        line = data[at:line_end].strip().decode("utf-8", "replace")
-        at = line_end + 1
-        if not line:
-            break
+    lines, at = _read_lines(data, head, end)
+    for line in lines:
         field, _, value = line.partition(":")
         field = field.strip().lower()
         if field == "content-disposition":
-            for match in _PARAMETER.finditer(value):
-                name = match[3] or match[4] or ""
-                if match[2]:                 # charset'language'name
-                    name = name.rpartition("'")[2]
-                if match[1].lower() == "name":
-                    names.append(name)
+            names += _read_names(value)
         elif field == "content-type":
             kind = value.strip()
         elif field == "content-transfer-encoding":
@@ -84,7 +92,41 @@ def _read_part(data: bytes, at: int, end: int) -> Part:
         if data.endswith(ending, at, end):
             end -= len(ending)
             break
-    return Part(at, end, tuple(names), kind, coding in _PLAIN)
+    return Part(head, at, end, tuple(names), kind, coding in _PLAIN)
+
+
+def _read_lines(data: bytes, at: int, end: int) -> tuple[list[str], int]:
+    """The fields of a part, each on a line, and where its content begins."""
+    lines: list[str] = []
+    folds = 0
+    while True:
+        line_end = data.find(b"\n", at, end)
+        if line_end < 0 or line_end - at > MOST_FIELD:
+            raise Malformed
+        line = data[at:line_end].decode("utf-8", "replace")
+        at = line_end + 1
+        if not line.strip():
+            return lines, at
+        if line[0] in " \t" and lines:       # RFC 5322 section 2.2.3
+            folds += 1
+            line = lines.pop() + line.rstrip()
+            if folds > MOST_FOLDS or len(line) > MOST_FIELD:
+                raise Malformed
+        lines.append(line.strip())
+
+
+def _read_names(value: str) -> Iterator[str]:
+    """Of a form's field, in each reading of Content-Disposition."""
+    pieces: list[str] = []
+    for match in _PARAMETER.finditer(value):
+        if match[1].lower() != "name":
+            continue
+        name = match[3] or match[4] or ""
+        if match[2]:                         # charset'language'name
+            name = name.rpartition("'")[2]
+        pieces.append(name)                  # name*0, name*1 (RFC 2231 section 3)
+        yield from (name, name.strip("'"), _ESCAPE.sub(r"\1", name))
+    yield "".join(pieces)
 
 
 def read_message(data: bytes) -> tuple[str, int, str, bool]:

@@ -18,6 +18,8 @@ from cutthrough.exchange.heads import Names
 from cutthrough.exchange.redaction.documents import Documents
 from cutthrough.exchange.redaction.parts import (
     Malformed,
+    Nesting,
+    outermost,
     read_message,
     read_parts,
     redact_events,
@@ -173,16 +175,15 @@ class Redactor:
         if not self.reads_bodies or not data:
             return data
         try:
-            return self._content(data, kind, whole, 0)
+            return self._content(data, kind, whole, outermost())
         except (UnicodeError, RecursionError, MemoryError):
             raise Unreadable from None
 
-    def _content(self, data: bytes, kind: str, whole: bool, level: int) -> bytes:
-        """`level`: of the multipart bodies around it."""
+    def _content(self, data: bytes, kind: str, whole: bool, place: Nesting) -> bytes:
         if kind[:10].lower() == "multipart/":
-            return self._parts(data, kind, level)
+            return self._parts(data, kind, place)
         if _MESSAGE.match(kind):
-            return self._message(data, whole, level)
+            return self._message(data, whole, place)
         read = read_text(data, kind, whole=whole)
         if read is None:
             if is_text(kind) or not (self._keeps_octets or is_media(data, kind)):
@@ -206,7 +207,7 @@ class Redactor:
         if kind_of.startswith("text/event-stream"):
             return redact_events(data, self._event, self._others)
         if kind_of.startswith("multipart/"):
-            return self._parts(data, kind, 0)
+            return self._parts(data, kind, outermost())
         is_form = kind_of.startswith(_FORM)
         if self._documents:
             data = self._json(data, kind, whole, is_form=is_form)
@@ -317,32 +318,39 @@ class Redactor:
                 break
         return bytes(made + self._within(lines[at:]))
 
-    def _parts(self, data: bytes, kind: str, level: int) -> bytes:
+    def _parts(self, data: bytes, kind: str, place: Nesting) -> bytes:
         """Each level has a copy of what is in it. Raises Unreadable."""
-        if level >= MOST_LEVELS:
+        if place.level >= MOST_LEVELS:
             raise Unreadable
         try:
-            parts = read_parts(data, kind)
+            parts = read_parts(data, kind, place.parts)
         except Malformed:
             raise Unreadable from None
         pieces: list[bytes] = []
         at = 0
         for part in parts:
             old = data[part.begin:part.end]
+            head = data[part.head:part.begin]
+            new_head = self._fields_of(head)
             try:
                 if not part.is_plain or not self._keys.names.isdisjoint(
                         map(name_of, part.names)):
                     raise Unreadable
-                new = self._content(old, part.kind or "text/plain", True, level + 1)
+                new = self._content(
+                    old, part.kind or "text/plain", True, place.inner())
             except Unreadable:
                 new = self._whole(old) if old else old
-            if new != old:
-                pieces += [data[at:part.begin], new]
+            if new != old or new_head != head:
+                pieces += [data[at:part.head], new_head, new]
                 at = part.end
         return b"".join([*pieces, data[at:]]) if pieces else data
 
-    def _message(self, data: bytes, whole: bool, level: int) -> bytes:
-        if level > MOST_LEVELS:
+    def _fields_of(self, head: bytes) -> bytes:
+        """Those of a part."""
+        return self.head(f"\n{head.decode('latin-1')}")[1:].encode("latin-1")
+
+    def _message(self, data: bytes, whole: bool, place: Nesting) -> bytes:
+        if place.level > MOST_LEVELS:
             raise Unreadable
         try:
             head, at, kind, is_plain = read_message(data)
@@ -352,7 +360,7 @@ class Redactor:
         try:
             if not is_plain:
                 raise Unreadable
-            body = self._content(body, kind, whole, level + 1)
+            body = self._content(body, kind, whole, place.inner())
         except Unreadable:
             body = self._whole(body) if body else body
         return self.head(head).encode("latin-1") + body
