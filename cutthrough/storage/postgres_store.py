@@ -67,7 +67,8 @@ _ADD = "INSERT INTO cutthrough.totals VALUES ({flows:d}, {bytes:d})"
 _TOTALS = """
 SELECT coalesce(sum(flows), 0)::bigint AS flows,
     coalesce(sum(bytes), 0)::bigint AS bytes, count(*) AS rows,
-    (SELECT ended_us FROM cutthrough.flows ORDER BY id LIMIT 1) AS oldest
+    EXISTS (SELECT FROM cutthrough.flows
+        WHERE begun_us < {oldest:d} AND ended_us < {oldest:d}) AS is_old
 FROM cutthrough.totals"""
 _FOLD = """
 WITH old AS (DELETE FROM cutthrough.totals RETURNING flows, bytes)
@@ -76,27 +77,34 @@ FROM old HAVING count(*) > 0"""
 _LOCK = f"SELECT pg_try_advisory_xact_lock({PRUNING}) AS is_ours"
 
 _BEGUN, _REQUEST = COLUMNS.index("begun_us"), COLUMNS.index("request")
+# The first ones beyond the bounds, and those that have ended too long ago, wherever
+# they are: one before them may be of another program's clock, or imported
 _PRUNE = """
 DELETE FROM cutthrough.flows WHERE id IN (
     SELECT id FROM (
-        SELECT id, bytes, ended_us, row_number() OVER run AS n,
-            sum(bytes) OVER run AS size
-        FROM (SELECT id, bytes, ended_us FROM cutthrough.flows ORDER BY id
+        SELECT id, bytes, row_number() OVER run AS n, sum(bytes) OVER run AS size
+        FROM (SELECT id, bytes FROM cutthrough.flows ORDER BY id
             LIMIT %(looked)s) AS oldest
         WINDOW run AS (ORDER BY id)) AS sums
     WHERE size - bytes < %(most_bytes)s AND (n <= %(rows_over)s
-        OR size - bytes < %(bytes_over)s OR ended_us < %(oldest_us)s))
+        OR size - bytes < %(bytes_over)s)
+    UNION SELECT id FROM (
+        SELECT id, bytes, sum(bytes) OVER (ORDER BY begun_us, id) AS size
+        FROM (SELECT id, bytes, begun_us FROM cutthrough.flows
+            WHERE begun_us < %(oldest_us)s AND ended_us < %(oldest_us)s
+            ORDER BY begun_us LIMIT %(most)s) AS aged) AS aged_sums
+    WHERE size - bytes < %(most_bytes)s)
 RETURNING bytes"""
 
 
 class Totals(NamedTuple):
-    """Of all programs: rows and their bytes, in so many rows of `totals`; when the
-    oldest row ended."""
+    """Of all programs: rows and their bytes, in so many rows of `totals`; has one
+    ended too long ago?"""
 
     flows: int
     bytes: int
     rows: int
-    oldest: int | None
+    is_old: bool
 
 
 class PostgresStore:
@@ -133,7 +141,8 @@ class PostgresStore:
                anew: bool) -> int:
         """`anew`: none of the rows is there yet. Raises KnownRow if one is, or if a
         text is none that PostgreSQL can hold."""
-        begin = ["BEGIN", f"SELECT {HORIZON.announcement}", _TOTALS]
+        begin = ["BEGIN", f"SELECT {HORIZON.announcement}",
+                 _TOTALS.format(oldest=self._oldest_us)]
         if not self._program:                # two may have the same exchanges
             begin.insert(1, f"SELECT pg_advisory_xact_lock({IMPORTING})")
         with self._base.cursor() as cursor:
@@ -172,7 +181,8 @@ class PostgresStore:
             _together(cursor, *add, "COMMIT")
             return False
         # Another one may have deleted some meanwhile
-        answers = _together(cursor, *add, _LOCK, _TOTALS)
+        answers = _together(
+            cursor, *add, _LOCK, _TOTALS.format(oldest=self._oldest_us))
         if not answers[-2]["is_ours"]:
             _together(cursor, "COMMIT")
             return False
@@ -180,9 +190,10 @@ class PostgresStore:
         most, most_bytes = MOST_PRUNED + count, MOST_PRUNED_BYTES + size
         freed: list[int] = []
         if over:
-            looked = most if over["bytes_over"] > 0 or over["is_old"] else min(
-                most, over["rows_over"])
-            cursor.execute(_PRUNE, {**over, "looked": looked, "most_bytes": most_bytes})
+            looked = most if over["bytes_over"] > 0 else min(most, over["rows_over"])
+            cursor.execute(_PRUNE, {
+                **over, "looked": max(looked, 0), "most": most,
+                "most_bytes": most_bytes})
             freed = [row["bytes"] for row in cursor]
         _together(cursor, _FOLD.format(flows=len(freed), bytes=sum(freed)), "COMMIT")
         return len(freed) >= most or sum(freed) >= most_bytes
@@ -192,11 +203,13 @@ class PostgresStore:
         they are not."""
         rows_over = totals.flows + count - self._count if self._count else 0
         bytes_over = totals.bytes + size - self._most_bytes if self._most_bytes else 0
-        oldest_us = time.time_ns() // 1000 - int(self._age_us) if self._age_us else 0
-        is_old = totals.oldest is not None and totals.oldest < oldest_us
         return {"rows_over": rows_over, "bytes_over": bytes_over,
-                "oldest_us": oldest_us, "is_old": is_old} if (
-                    rows_over > 0 or bytes_over > 0 or is_old) else {}
+                "oldest_us": self._oldest_us} if (
+                    rows_over > 0 or bytes_over > 0 or totals.is_old) else {}
+
+    @property
+    def _oldest_us(self) -> int:
+        return time.time_ns() // 1000 - int(self._age_us) if self._age_us else 0
 
     def prune(self) -> None:
         self.write(())

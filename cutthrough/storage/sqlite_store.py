@@ -5,10 +5,9 @@ after the rows are in, when there is time for it.
 """
 
 import contextlib
-import errno
+import itertools
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from cutthrough.exchange.columns import ADDED, COLUMNS, PACKED
 from cutthrough.exchange.packing import LEAST, Packer
 from cutthrough.storage.sqlite_insert import Inserter
-from cutthrough.storage.sqlite_place import Place
+from cutthrough.storage.sqlite_place import Place, make_file
 from cutthrough.storage.sqlite_words import (
     RUNS,
     UNPACKED,
@@ -90,37 +89,11 @@ INSERT INTO state VALUES ('indexed', 0);
 {RUNS}
 PRAGMA user_version = {VERSION};
 """
+# By an index: one that has lasted long is passed over
+_OLD = ("SELECT id, bytes FROM flows INDEXED BY flows_by_request "
+        "WHERE begun_us < ? AND ended_us < ? ORDER BY begun_us LIMIT ?")
 _LIGHT = (f"SELECT {', '.join(f'flows.{name}' for name in LIGHT)}, marks.tag, "
           "marks.comment FROM flows LEFT JOIN marks ON marks.id = flows.id WHERE ")
-
-
-def make_file(path: str) -> None:
-    """Makes the file, or checks that only its owner may read it. Raises OSError.
-
-    A file that is there is not opened: POSIX ends all locks of a process on a file when
-    any descriptor of it is closed, and without SQLite's another program that closes the
-    database would delete the log of changes that is in use here. O_PATH has no locks.
-
-    The log that a file which was moved away has left is SQLite's to remove: SQLite does
-    it for an empty file, under its locks. Here it might be another one's by then.
-    """
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-                         | os.O_CLOEXEC, 0o600))
-        return
-    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        status = os.fstat(fd)
-        if stat.S_ISLNK(status.st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(0, "is not a regular file", path)
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            os.chmod(f"/proc/self/fd/{fd}", 0o600)
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager
@@ -291,23 +264,46 @@ class SqliteStore:
         """Deletes at most so many rows, and about so many bytes; returns whether it was
         so many."""
         (newest,) = self._base.execute("SELECT max(id) FROM flows").fetchone()
-        oldest_us = time.time_ns() // 1000 - self._age_us if self._age_us else 0
         last = count = freed = 0
-        for number, size, ended_us in self._base.execute(
-                "SELECT id, bytes, ended_us FROM flows ORDER BY id LIMIT ?", (most,)):
+        for number, size in self._base.execute(
+                "SELECT id, bytes FROM flows ORDER BY id LIMIT ?", (most,)):
             if not ((self._count and number <= newest - self._count)
                     or (self._most_bytes and self._bytes > self._most_bytes)
-                    or ended_us < oldest_us) or freed >= most_bytes:
+                    ) or freed >= most_bytes:
                 break
             last = number
             count += 1
             freed += size
             self._bytes -= size
         if last:
-            self._words.forget(0, last)
-            self._base.execute("DELETE FROM flows WHERE id <= ?", (last,))
-            self._base.execute("DELETE FROM marks WHERE id <= ?", (last,))
-        return count == most or freed >= most_bytes
+            self._delete(0, last)
+        old, size = self._delete_old(most - count, most_bytes - freed)
+        return count + old == most or freed + size >= most_bytes
+
+    def _delete_old(self, most: int, most_bytes: int) -> tuple[int, int]:
+        """Deletes what has ended too long ago, wherever it is: an entry before it may
+        be of another clock, or imported. Returns how many, and their bytes."""
+        if not self._age_us or most <= 0 or most_bytes <= 0:
+            return 0, 0
+        oldest_us = time.time_ns() // 1000 - self._age_us
+        numbers, freed = list[int](), 0
+        for number, size in self._base.execute(_OLD, (oldest_us, oldest_us, most)):
+            numbers.append(number)
+            freed += size
+            if freed >= most_bytes:
+                break
+        self._bytes -= freed
+        numbers.sort()
+        for _, run in itertools.groupby(
+                enumerate(numbers), lambda pair: pair[1] - pair[0]):
+            together = [number for _, number in run]
+            self._delete(together[0], together[-1])
+        return len(numbers), freed
+
+    def _delete(self, first: int, last: int) -> None:
+        self._words.forget(first, last)
+        self._base.execute("DELETE FROM flows WHERE id BETWEEN ? AND ?", (first, last))
+        self._base.execute("DELETE FROM marks WHERE id BETWEEN ? AND ?", (first, last))
 
     def index(self, most: int) -> bool:
         with transaction(self._base, self._path):

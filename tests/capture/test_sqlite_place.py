@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
-from cutthrough.storage.sqlite_place import Place
-from cutthrough.storage.sqlite_store import connect, make_file
+from cutthrough.storage.sqlite_place import Place, make_file
+from cutthrough.storage.sqlite_store import connect
 from tests.recording.answers import recording, request
 from tests.recording.exchanges import taped
 from tests.recording.settings import SETTINGS

@@ -266,6 +266,36 @@ def test_what_is_too_old_goes(path):
     store.close()
 
 
+def test_what_is_too_old_goes_wherever_it_is(path):
+    """One of another clock, or an imported one, kept all behind it for as long."""
+    store = make(path, age=3600.0)
+    store.write([row(1, ended_us=NOW, begun_us=NOW), row(2, url="http://a.test/zebra"),
+                 row(3), row(4, ended_us=NOW), row(5)])
+    store.index(500)
+    store.prune()
+    assert ids(path) == ["0-4", "0-1"] and not store.is_over
+    with contextlib.closing(open_reader(path)) as reader:
+        assert list(reader.flows("zebra")) == []
+    store.write([row(6)])
+    store.prune()
+    assert ids(path) == ["0-4", "0-1"]
+    store.close()
+
+
+def test_what_is_too_old_goes_in_short_transactions(path):
+    store = make(path, count=0, age=3600.0)
+    store.write([row(0, ended_us=NOW, begun_us=NOW)])
+    young = make(path, count=0)
+    young.write([row(n) for n in range(1, 2 * MOST_PRUNED + 101)])
+    for left in (MOST_PRUNED + 101, 101):
+        store.prune()
+        assert len(ids(path)) == left and store.is_over
+    store.prune()
+    assert ids(path) == ["0-0"] and not store.is_over
+    store.close()
+    young.close()
+
+
 def test_a_row_that_is_written_twice_is_there_once(path):
     """A writer that was killed leaves its records to the next."""
     store = make(path)

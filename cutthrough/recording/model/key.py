@@ -5,7 +5,7 @@ import os
 import secrets
 from pathlib import Path
 
-from cutthrough.storage.sqlite_store import make_file
+from cutthrough.storage.sqlite_place import make_file
 
 KEY_BYTES = 32
 

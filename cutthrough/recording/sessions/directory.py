@@ -45,13 +45,12 @@ from cutthrough.recording.sessions.session import (
 )
 from cutthrough.recording.sessions.turns import Turn, take
 from cutthrough.storage.sqlite_insert import Inserter
-from cutthrough.storage.sqlite_place import Place
+from cutthrough.storage.sqlite_place import Place, make_file
 from cutthrough.storage.sqlite_store import (
     BUSY_MS,
     MOST_WAL_BYTES,
     PAGE_BYTES,
     explained,
-    make_file,
     transaction,
     use_wal,
     version_of,
