@@ -93,6 +93,15 @@ def test_trailers_are_kept_if_all_of_them_are_there():
     assert ended(b"2\r\nhi\r\n0\r\n\r\n")["response_trailers"] is None
 
 
+def test_json_in_a_url_and_in_a_field_is_redacted():
+    up = (b"GET /?x=%7B%22password%22%3A%22s3cret%22%7D HTTP/1.1\r\n"
+          b'X-Event: {"password": "s3cret"}\r\n\r\n')
+    (row,) = rows((HEADS, 0, 1, heads()), (END, 0, 1, end(head=up)),
+                  json=("$..password",))
+    assert row["url"] == "http://a.test/?x=%7B%22password%22%3A%22[redacted]%22%7D"
+    assert "s3cret" not in row["request_head"]
+
+
 def test_bodies_are_joined_and_their_chunks_too():
     (row,) = rows(
         (UP, 0, 1, b"3\r\non"), (HEADS, 0, 1, heads()), (UP, 0, 1, b"e\r\n0\r\n\r\n"),

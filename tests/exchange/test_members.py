@@ -107,3 +107,33 @@ def test_the_search_is_linear(before, piece):
 def test_a_value_of_too_many_marks_is_not_searched():
     with pytest.raises(ValueError, match="tokens"):
         Members({"a"}, str).redact(b'x"a":' + b"[" * (MOST_TOKENS + 1), 9)
+
+
+@pytest.mark.parametrize("head", [
+    f"GET /graphql?variables={quote(DOCUMENT)}&a=1 HTTP/1.1\r\nHost: a\r\n\r\n",
+    f"GET /?x={quote(quote(DOCUMENT))} HTTP/1.1\r\nHost: a\r\n\r\n",
+    'GET /?x={"password":"s3cret"}&last HTTP/1.1\r\nHost: a\r\n\r\n',
+    'GET /?x={"password":"s3cret HTTP/1.1\r\nHost: a\r\nlast: 1\r\n\r\n',
+    f"GET /last HTTP/1.1\r\nX-Event: {DOCUMENT}\r\nHost: a\r\n\r\n",
+    f"GET /last HTTP/1.1\r\nX-Event: {DOCUMENT[:35]}\r\nHost: a\r\n\r\n",
+    f"GET /last HTTP/1.1\r\nReferer: https://a/?x={quote(DOCUMENT)}\r\nHost: a\r\n\r\n",
+    f"HTTP/1.1 200 OK\r\nLocation: /last?x={quote(DOCUMENT)}\r\nHost: a\r\n\r\n"])
+def test_heads_have_documents_too(head):
+    made = redactor().head(head)
+    assert "s3cret" not in made and REDACTED in made and "last" in made
+    lines = made.split("\r\n")
+    assert len(lines) == len(head.split("\r\n")) and "Host: a" in lines
+    assert "HTTP/1.1" in lines[0]
+
+
+def test_a_query_has_documents_too():
+    made = redactor().query(f"a=1&x={quote(DOCUMENT)}")
+    assert "s3cret" not in made and "last" in made
+
+
+def test_a_head_is_searched_whatever_it_has():
+    """It has a bound of its own, so nothing stays for one of content."""
+    head = 'GET / HTTP/1.1\r\nX: ' + '"password":"s3cret",' * 5000 + "\r\n\r\n"
+    assert "s3cret" not in redactor().head(head)
+    head = 'GET / HTTP/1.1\r\nX: x"password":' + "[1," * 70_000 + "s3cret\r\n\r\n"
+    assert "s3cret" not in redactor().head(head)

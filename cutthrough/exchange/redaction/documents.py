@@ -76,6 +76,19 @@ class Documents:
         if no value is replaced. Raises ValueError if it has more than MOST_VALUES."""
         return self._members.redact(data, MOST_VALUES)
 
+    def in_line(self, data: bytes) -> bytes:
+        """As `within`, of a part of a head, which has a bound of its own."""
+        line = data.removesuffix(b"\r")
+        return self._members.redact(line, len(line)) + data[len(line):]
+
+    def in_head(self, data: bytes) -> bytes:
+        """Of each word of the start line, and of each other line."""
+        if not self._members.may_be_in(data):
+            return data
+        first, end, lines = data.partition(b"\n")
+        return (b" ".join(map(self.in_line, first.split(b" "))) + end
+                + b"\n".join(map(self.in_line, lines.split(b"\n"))))
+
     def _hide(self, value: bytes) -> bytes:
         if len(value) > MOST_READ:
             text = value.decode("utf-8", "surrogateescape")

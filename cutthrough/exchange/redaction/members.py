@@ -27,6 +27,11 @@ _HEX: Final = rb"(?:25){0,%d}" % _MOST_LEVELS
 # Any key: a path may have none
 _ANY: Final = rb"[^\"\\<>&%]{0,200}"
 
+# Of an array: tokens before its first object that has members
+_TOKEN = re.compile(
+    rb"\s*+([\[\],]|\"(?:[^\"\\]++|\\.){0,999}\"|[\w.+-]++|\{\s*+\})")
+_MEMBER = re.compile(rb"\s*+\{\s*+\"")
+
 
 class _Spelling(NamedTuple):
     """How the characters of a document are written: expressions."""
@@ -86,6 +91,9 @@ class Members:
                 data = self._redact(data, spelling, most)
         return data
 
+    def may_be_in(self, data: bytes) -> bool:
+        return any(self._may_have(data, spelling) for spelling in self._spellings)
+
     def are_in_strings(self, data: bytes) -> bool:
         """Has a document such members in its strings?"""
         plain = self._spellings[0]
@@ -102,7 +110,8 @@ class Members:
     def _redact(self, data: bytes, spelling: _Compiled, most: int) -> bytes:
         pieces: list[bytes] = []
         at = 0
-        for number, (begin, end, mark, level) in enumerate(_values(data, spelling)):
+        for number, (begin, end, mark, level) in enumerate(
+                _values(data, spelling, most)):
             if number >= most:
                 raise ValueError("too many values")
             old = data[begin:end]
@@ -116,11 +125,12 @@ class Members:
         return b"".join([*pieces, data[at:]]) if pieces else data
 
 
-def _values(data: bytes, spelling: _Compiled) -> Iterator[tuple[int, int, bytes, int]]:
+def _values(data: bytes, spelling: _Compiled, most: int
+            ) -> Iterator[tuple[int, int, bytes, int]]:
     """(begin, end, quotation mark, reverse solidi in it) of each value. What does not
     end goes to the end of the text."""
     behind = 0
-    tokens = iter(range(MOST_TOKENS))
+    tokens = iter(range(max(MOST_TOKENS, most)))
     for key in spelling.keys.finditer(data):
         begin = key.end()
         if key.start() < behind:
@@ -238,3 +248,15 @@ def _digits(octet: int) -> bytes:
     """Two hexadecimal digits, in any case."""
     return b"".join(rb"[%s%s]" % (digit.encode(), digit.upper().encode())
                     if digit.isalpha() else digit.encode() for digit in f"{octet:02x}")
+
+
+def has_members(data: bytes) -> bool:
+    """Does a text, perhaps a cut or malformed document, begin as an object, or as an
+    array with such an object in it?"""
+    at = depth = 0
+    while token := _TOKEN.match(data, at):
+        depth += (token[1] == b"[") - (token[1] == b"]")
+        if depth <= 0:
+            return False
+        at = token.end()
+    return _MEMBER.match(data, at) is not None

@@ -16,6 +16,7 @@ from cutthrough.exchange.content import Text, is_media, is_text, read_text
 from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.heads import Names
 from cutthrough.exchange.redaction.documents import Documents
+from cutthrough.exchange.redaction.members import has_members
 from cutthrough.exchange.redaction.parts import (
     Malformed,
     Nesting,
@@ -59,10 +60,6 @@ _CALL = re.compile(
     rb"(?:[\xef\xbb\xbf\s;]*+(?:/\*[^*]{0,200}\*/|//[^\r\n]{0,200}[\r\n])){0,9}"
     rb"[\xef\xbb\xbf\s;]*+(?:(?:typeof\s++)?%s(?:===?\s*+[\"']function[\"']\s*+)?&&\s*+)?"
     rb"%s\(\s*+(?=[\[{])" % (_NAME, _NAME))
-# Of an array: tokens before its first object that has members
-_TOKEN = re.compile(
-    rb"\s*+([\[\],]|\"(?:[^\"\\]++|\\.){0,999}\"|[\w.+-]++|\{\s*+\})")
-_MEMBER = re.compile(rb"\s*+\{\s*+\"")
 # A form's value, perhaps a document
 _DOCUMENT = re.compile(
     rb"(?i)[+\s]*+(?:%(?:20|09|0a|0d|ef%bb%bf)[+\s]*+){0,999}(?:[\[{]|%7b|%5b)")
@@ -90,6 +87,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Span = tuple[int, int]
+_OnOctets = Callable[[bytes], bytes]
 
 
 def hide(secret: str) -> str:
@@ -122,7 +120,7 @@ class Redactor:
 
     @property
     def reads_urls(self) -> bool:
-        return bool(self._keys)
+        return bool(self._keys or self._documents)
 
     @property
     def reads_bodies(self) -> bool:
@@ -137,13 +135,12 @@ class Redactor:
             text = self.names.replace(text)
         except UnicodeEncodeError:
             text = self.names.replace(text.encode("utf-8", "replace").decode())
-        return self.pairs(text)
+        return self._line(text, self._pairs, self._documents.in_head)
 
     def pairs(self, text: str) -> str:
-        """A text, perhaps with URLs: without the values of the keys, and without user
-        information."""
-        text = without_user(text)
-        return _on_octets(self._pairs, text) if self._keys else text
+        """A text, perhaps with URLs: without the values of the keys, those of JSON, and
+        user information."""
+        return self._line(text, self._pairs, self._documents.in_line)
 
     def hides(self, name: str) -> bool:
         """Is the value of this field a secret?"""
@@ -155,8 +152,12 @@ class Redactor:
 
     def query(self, text: str) -> str:
         """A query, without its question mark."""
+        return self._line(text, self._form, self._documents.in_line)
+
+    def _line(self, text: str, pairs: _OnOctets, documents: _OnOctets) -> str:
         text = without_user(text)
-        return _on_octets(self._form, text) if self._keys else text
+        text = _on_octets(pairs, text) if self._keys else text
+        return _on_octets(documents, text) if self._documents else text
 
     # Bodies.
 
@@ -242,7 +243,7 @@ class Redactor:
         try:
             return data[:at] + self._document(document, whole) + data[end:]
         except Unreadable:
-            if _has_members(document):
+            if has_members(document):
                 raise
             return self._within(data)        # a script of another kind
 
@@ -372,7 +373,7 @@ class Redactor:
         return self._replace(data, self._keys.values(data, is_form=True))
 
     def _pairs(self, data: bytes) -> bytes:
-        return self._replace(data, self._keys.values(data)) if self._keys else data
+        return self._replace(data, self._keys.values(data))
 
     def _replace(self, data: bytes, spans: Iterator[Span]) -> bytes:
         pieces: list[bytes] = []
@@ -424,26 +425,14 @@ def _at_most(most: int, spans: Iterator[Span]) -> Iterator[Span]:
         yield span
 
 
-def _has_members(data: bytes) -> bool:
-    """Does a text, perhaps a cut or malformed document, begin as an object, or as an
-    array with such an object in it?"""
-    at = depth = 0
-    while token := _TOKEN.match(data, at):
-        depth += (token[1] == b"[") - (token[1] == b"]")
-        if depth <= 0:
-            return False
-        at = token.end()
-    return _MEMBER.match(data, at) is not None
-
-
-def _on_octets(redact: Callable[[bytes], bytes], text: str) -> str:
+def _on_octets(redact: _OnOctets, text: str) -> str:
     data = text.encode("utf-8", "surrogatepass")
     redacted = redact(data)
     return text if redacted is data or redacted == data else redacted.decode(
         "utf-8", "surrogatepass")
 
 
-def _through_utf8(read: Text, data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
+def _through_utf8(read: Text, data: bytes, redact: _OnOctets) -> bytes:
     errors = "surrogateescape" if read.errors == "surrogateescape" else "surrogatepass"
     text = read.text.encode("utf-8", errors)
     redacted = redact(text)
