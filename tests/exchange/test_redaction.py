@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.exchange.redaction.redactor import REDACTED, Unreadable
+from cutthrough.exchange.redaction.redactor import MOST_MATCH, REDACTED, Unreadable
 from tests.support.memory import peak_of
 from tests.support.redaction import redactor
 
@@ -250,3 +250,18 @@ def test_a_long_value_is_decoded_in_little_memory(value, before):
 def test_user_information_ends_at_the_last_at_sign(text, redacted):
     """It ended at the first, so the rest of such a password stayed."""
     assert redactor().pairs(text) == redacted
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16le", "iso-8859-1"])
+def test_a_match_that_the_end_of_a_cut_body_has_begun_goes(charset):
+    """R79. All but its last octet stayed."""
+    kind = f"text/plain; charset={charset}"
+    made = redactor(body=("sk-[a-z0-9]{20}",))
+    text = "é" * 9000 + "sk-0123456789s3cret9999"
+    whole, cut = text.encode(charset), text[:-3].encode(charset)
+    assert "s3cret" in cut.decode(charset)
+    assert made.content(whole, kind).decode(charset).endswith(f"é{REDACTED}")
+    kept = made.content(cut, kind, whole=False)
+    assert kept == cut[:-MOST_MATCH] and len(kept) > 4000
+    assert made.content(cut[-40:], kind, whole=False) == b""
+    assert redactor(query=("a",)).content(cut, kind, whole=False) == cut

@@ -39,6 +39,7 @@ CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "set-cookie",
 REDACTED = "[redacted]"
 # Values of keys, and matches of expressions, in a body: to replace each takes some µs
 MOST_VALUES = 4096
+MOST_MATCH = 4096                            # octets of one that a cut body may begin
 MOST_LEVELS = 4                              # of multipart bodies in each other
 
 _FORM = "application/x-www-form-urlencoded"
@@ -176,9 +177,13 @@ class Redactor:
         if not self.reads_bodies or not data:
             return data
         try:
-            return self._content(data, kind, whole, outermost())
+            return self._end(self._content(data, kind, whole, outermost()), whole)
         except (UnicodeError, RecursionError, MemoryError):
             raise Unreadable from None
+
+    def _end(self, data: bytes, whole: bool) -> bytes:
+        """Without the end of a cut body, in which a match may have begun."""
+        return data if whole or not self._expressions else data[:-MOST_MATCH]
 
     def _content(self, data: bytes, kind: str, whole: bool, place: Nesting) -> bytes:
         if kind[:10].lower() == "multipart/":
