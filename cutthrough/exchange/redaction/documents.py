@@ -13,6 +13,7 @@ from cutthrough.exchange.redaction.members import Members
 
 # Secrets, and strings with documents, in a body: to replace each takes some µs
 MOST_VALUES = 4096
+MOST_IN_LINE = 256                           # secrets in a part of a head: some 1 ms
 MOST_NESTED = 3                              # levels of strings with documents
 # Octets of a value that is no string: read, so that equal values have equal stand-ins
 MOST_READ = 16384
@@ -77,9 +78,14 @@ class Documents:
         return self._members.redact(data, MOST_VALUES)
 
     def in_line(self, data: bytes) -> bytes:
-        """As `within`, of a part of a head, which has a bound of its own."""
+        """As `within`, of a part of a head: if it has too many values, it goes whole,
+        and nothing is raised. A worker may wait for it."""
         line = data.removesuffix(b"\r")
-        return self._members.redact(line, len(line)) + data[len(line):]
+        try:
+            made = self._members.redact(line, MOST_IN_LINE)
+        except ValueError:
+            made = self._mask(line.decode("utf-8", "surrogateescape")).encode()
+        return made + data[len(line):]
 
     def in_head(self, data: bytes) -> bytes:
         """Of each word of the start line, and of each other line."""

@@ -20,8 +20,9 @@ from cutthrough.exchange.redaction.spellings import unquoted_octets
 
 # Octets of a value that is read, so that equal values have equal stand-ins
 MOST_READ: Final = 16384
-# Brackets and quotation marks in values of a text: each takes some 0.5 µs
-MOST_TOKENS: Final = 65536
+# Brackets and quotation marks in values of a text, for each value that it may have.
+# Each takes some 0.5 µs
+MOST_TOKENS: Final = 16
 _MOST_LEVELS: Final = 9                      # of percent-encoding, and of strings
 _HEX: Final = rb"(?:25){0,%d}" % _MOST_LEVELS
 # Any key: a path may have none
@@ -130,7 +131,7 @@ def _values(data: bytes, spelling: _Compiled, most: int
     """(begin, end, quotation mark, reverse solidi in it) of each value. What does not
     end goes to the end of the text."""
     behind = 0
-    tokens = iter(range(max(MOST_TOKENS, most)))
+    tokens = iter(range(MOST_TOKENS * most))
     for key in spelling.keys.finditer(data):
         begin = key.end()
         if key.start() < behind:
