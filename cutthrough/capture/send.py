@@ -13,7 +13,7 @@ import ssl
 import time
 from base64 import b64decode, b64encode
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from cutthrough.capture.query import QueryError, Request
 from cutthrough.exchange.bodies import Transferred, make_body
@@ -28,6 +28,7 @@ MOST_FIELDS = 200
 OURS = {"connection", "content-length", "expect", "keep-alive", "proxy-authorization",
         "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "via"}
 
+_IN_PART = "(a part of it was redacted)"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -86,7 +87,8 @@ def redact_answer(answer: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
 
 
 def replay_of(flow: Flow) -> tuple[Request, list[str]]:
-    """The request of a flow once more, and its parts that were not kept."""
+    """The request of a flow once more, and its parts that were not kept: fields are
+    left out. A URL and a body stay with their stand-ins; `check_whole` refuses them."""
     authority = urlsplit(flow.url).netloc
     left, fields = [], []
     state = flow.request_body_state
@@ -95,7 +97,7 @@ def replay_of(flow: Flow) -> tuple[Request, list[str]]:
         key = name.lower()
         if key in OURS or (key == "host" and value == authority):
             continue
-        if value == REDACTED or (key == "content-encoding" and not is_coded):
+        if REDACTED in value or (key == "content-encoding" and not is_coded):
             left.append(name)
         else:
             fields.append((name, value))
@@ -105,8 +107,25 @@ def replay_of(flow: Flow) -> tuple[Request, list[str]]:
     if isinstance(flow.request_body, str) and not flow.charset_of("request"):
         left.append("body (it has characters beyond the charset of its type)")
         body = b""
+    if REDACTED in flow.url:
+        left.append(f"url {_IN_PART}")
+    if has_stand_in(flow.request_body):
+        left.append(f"body {_IN_PART}")
     return Request(url=flow.url, method=flow.method, fields=tuple(fields),
                    body=body), left
+
+
+def has_stand_in(body: str | bytes | None) -> bool:
+    text = body.decode("latin-1") if isinstance(body, bytes) else body or ""
+    return REDACTED in text or quote(REDACTED) in text
+
+
+def check_whole(left: list[str]) -> None:
+    """Raises QueryError if the URL or the body has a stand-in for what was not kept:
+    sent, it might become a password, for one."""
+    for part in ("url", "body"):
+        if f"{part} {_IN_PART}" in left:
+            raise QueryError(f"{part}: a part of it was redacted: give another", 400)
 
 
 def check(request: Request) -> Any:
@@ -120,6 +139,8 @@ def check(request: Request) -> Any:
         raise QueryError("url: begins with http:// or https://, and names a host", 400)
     if re.search(r"[^\x21-\x7e]", request.url) or "@" in parts.netloc or parts.fragment:
         raise QueryError("url: has a space, a user or a fragment, or is not ASCII", 400)
+    if REDACTED in request.url:
+        raise QueryError("url: a part of it was redacted: give another", 400)
     if not _TOKEN.fullmatch(request.method) or request.method == "CONNECT":
         raise QueryError(f"method: {request.method!r} cannot be sent", 400)
     if len(request.fields) > MOST_FIELDS:

@@ -10,8 +10,8 @@ from typing import Any
 
 from mcp.server.mcpserver.exceptions import ToolError
 
-from cutthrough.capture.query import MOST_IMPORT, Request
-from cutthrough.capture.send import replay_of
+from cutthrough.capture.query import MOST_IMPORT, QueryError, Request
+from cutthrough.capture.send import check_whole, replay_of
 from cutthrough.capture.views import VIEWS, line_of
 from cutthrough.exchange.content import octets_codec
 from cutthrough.exchange.flow import find
@@ -220,12 +220,19 @@ class FlowTools:
         """Sends a captured request once more, through the proxy and under its policy.
         `method`, `url` and `body` replace its own; each of `fields` replaces those of
         its name, "" removes them. `body` is sent in the charset of its Content-Type.
-        Redacted values were not kept and are left out."""
+        Redacted values were not kept: fields are left out, and a URL or a body with
+        one needs another."""
         request, left = replay_of(read_flow(self._source, id)[1])
         changed = {name.lower(): value for name, value in (fields or {}).items()}
         unchanged = tuple(field for field in request.fields
                           if field[0].lower() not in changed)
-        left = [part for part in left if part.lower() not in changed]
+        given = ["url"] * bool(url) + ["body"] * (body is not None)
+        left = [part for part in left if part.lower() not in changed
+                and part.partition(" ")[0] not in given]
+        try:
+            check_whole(left)
+        except QueryError as error:
+            raise ToolError(f"{error}: `url` or `body`") from None
         return self._send(method or request.method, url or request.url, unchanged,
                           fields, request.body if body is None else body, most, left)
 

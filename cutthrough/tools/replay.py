@@ -21,7 +21,7 @@ import msgspec
 
 from cutthrough.capture.pasted import MOST_TEXT, read_curl
 from cutthrough.capture.query import QueryError, Request
-from cutthrough.capture.send import OURS, replay_of, send
+from cutthrough.capture.send import OURS, check_whole, replay_of, send
 from cutthrough.capture.views import show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import read_secret_file
@@ -80,6 +80,7 @@ def _send(request: Request, left: list[str], args: argparse.Namespace,
         print(f"cutthrough: not kept, and left out: {', '.join(left)}",
               file=sys.stderr)
     try:
+        check_whole(left)
         with _way(args, listener, flow is not None) as carry_out:
             response = carry_out(request)
     except QueryError as error:
@@ -141,6 +142,8 @@ def edit(request: Request, left: list[str], args: argparse.Namespace
         except OSError as error:
             raise ConfigError("command line", "--data-file", str(error)) from None
         left = [part for part in left if not part.startswith("body ")]
+    if args.url:
+        left = [part for part in left if not part.startswith("url ")]
     if args.password_file is not None:
         password = read_secret_file(
             args.password_file, "command line", "--password-file")

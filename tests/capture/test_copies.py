@@ -17,7 +17,7 @@ from cutthrough.capture.copies import (
     differences,
 )
 from cutthrough.capture.query import QueryError, Request
-from cutthrough.capture.send import check, replay_of
+from cutthrough.capture.send import check, check_whole, replay_of
 from cutthrough.exchange.bodies import make_content
 from cutthrough.exchange.redaction.redactor import Options, Redactor
 from tests.capture.flows import flow
@@ -95,6 +95,29 @@ def test_a_text_in_any_charset_is_sent_as_it_came(charset, octets):
     assert re.search(r"atob|\\ufeffab", fetched)
     if "atob" in fetched:
         assert b64decode(re.search(r'atob\("(.*)"\)', fetched)[1]) == octets
+
+
+@pytest.mark.parametrize(("fields", "part"), [
+    ({"url": "http://a.test/?token=[redacted]"}, "url"),
+    ({"request_body": '{"password": "[redacted]"}'}, "body"),
+    ({"request_body": "a=%7B%22password%22%3A%22%5Bredacted%5D%22%7D"}, "body"),
+    ({"request_body": b"\xfftoken=[redacted]"}, "body")])
+def test_a_stand_in_is_not_sent(fields, part):
+    """R93. A replay made a password of it, and said nothing."""
+    again, left = replay_of(flow(method="POST", **fields))
+    assert left == [f"{part} (a part of it was redacted)"]
+    with pytest.raises(QueryError, match=f"{part}: a part of it was redacted"):
+        check_whole(left)
+    if part == "url":
+        with pytest.raises(QueryError, match="url: a part of it was redacted"):
+            check(again)
+
+
+def test_a_field_with_a_stand_in_in_it_is_left_out():
+    head = HEAD.replace("\r\n\r\n", "\r\nReferer: http://[redacted]@a/\r\n\r\n")
+    again, left = replay_of(flow(request_head=head))
+    assert "Referer" in left and not any(name == "Referer" for name, _ in again.fields)
+    check_whole(left)
 
 
 def test_a_text_that_its_charset_does_not_have_is_left_out():
