@@ -50,6 +50,7 @@ from cutthrough.tape.ring cimport (
     reserve, reserve_or_hold)
 from cutthrough.wire.http1 cimport Head, has_token
 from cutthrough.wire.names cimport F_UPGRADE
+from cutthrough.wire.rewrite cimport build_regular_head, regular_bound
 from cutthrough.wire.trace cimport TRACE_BYTES
 
 
@@ -105,6 +106,13 @@ cdef void take_timed(Tap *tap, const char *data, size_t n) noexcept nogil:
     memcpy(at + sizeof(at_us), data, n)
     publish(body.ring, <Kind>body.kind, body.worker, body.request, sizeof(at_us) + n)
     body.room -= n
+
+
+cdef bytes regular_head(const Head *head, const char *data):
+    """A head that was read leniently: behind the ring lines end with CRLF, and names with
+    their colon."""
+    cdef bytes text = PyBytes_FromStringAndSize(NULL, regular_bound(head))
+    return text[:build_regular_head(head, data, PyBytes_AS_STRING(text))]
 
 
 cdef class Capture(Observer):
@@ -192,6 +200,7 @@ cdef class Capture(Observer):
         cdef Shown shown = shown_of(client)
         cdef size_t n
         cdef char *at
+        cdef bytes regular = None
         cdef bint is_recorded_now = head != NULL and head.status == 101 and is_recorded(client)
         if head == NULL or (self.mode_of(client) == CAPTURE_NOTHING and not is_taped(client) and (
                 not is_recorded_now)):
@@ -207,7 +216,11 @@ cdef class Capture(Observer):
                     self.record(exchange)
         if client.relay.up.tap != NULL:
             client.relay.down.tap = &(<Exchange *>client.relay.up.tap).down.tap
-        n_down = head.length - head.start
+        if head.lenient:
+            regular = regular_head(head, data)
+            data, n_down = regular, <uint32_t>len(regular)
+        else:
+            data, n_down = data + head.start, head.length - head.start
         if client.request.has_upgrade and shown.data != NULL:
             n_up = <uint32_t>shown.n            # it is dropped when the tunnel begins
         n = sizeof(n_up) + n_up + n_down
@@ -219,7 +232,7 @@ cdef class Capture(Observer):
         at += sizeof(n_up)
         if n_up:
             memcpy(at, shown.data, n_up)
-        memcpy(at + n_up, data + head.start, n_down)
+        memcpy(at + n_up, data, n_down)
         publish(ring, HEADS, <uint16_t>worker_of_id(client, self.worker), client.request_id, n)
         return 0
 

@@ -47,6 +47,11 @@ cdef int build_request_head(const Writing *w, const Head *head, const char *buf,
 # (DATE_BYTES long), NULL: none (RFC 9110 section 6.6.1).
 cdef int build_response_head(const Writing *w, const Head *head, const char *buf,
                              const char *date) noexcept nogil
+# The head of a response as it was read, in the strict grammar: for what keeps heads, because its
+# readers split lines at CRLF. Writes at most `regular_bound` bytes, and returns how many.
+cdef size_t build_regular_head(const Head *head, const char *buf, char *out) noexcept nogil
+cdef inline size_t regular_bound(const Head *head) noexcept nogil:
+    return <size_t>head.length + head.n_fields + 4      # CRLF for each LF; and of a short status line
 # Does the Upgrade field offer a protocol that may be sent on? h2c may not: the proxy could not
 # read the HTTP/2 that follows, and RFC 9113 section 3.1 made it obsolete.
 cdef bint offers_upgrade(const Head *head, const char *buf) noexcept nogil

@@ -207,6 +207,15 @@ cdef char *put_line(char *o, const char *buf, const Field *field) noexcept nogil
     return put(o, b"\r\n", 2)
 
 
+cdef size_t build_regular_head(const Head *head, const char *buf, char *out) noexcept nogil:
+    cdef char *o = put(out, buf + head.start, head.target + head.target_len - head.start)
+    cdef uint32_t i
+    o = put(o, b"\r\n", 2)
+    for i in range(head.n_fields):
+        o = put_line(o, buf, &head.fields[i])
+    return put(o, b"\r\n", 2) - out
+
+
 # Appends our own fields and the blank line. Returns the bytes of the whole head.
 cdef int finish(const Writing *w, char *o, const Head *head, const char *date) noexcept nogil:
     if w.options & KEEP_UPGRADE:
