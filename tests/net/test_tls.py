@@ -189,6 +189,19 @@ def test_the_application_protocol(meet: Meet) -> None:
     assert meet(peer=other).shake() == "unshared"
 
 
+@pytest.mark.parametrize(("offer", "chosen"), [
+    (["http/1.0"], "http/1.0"), (["http/1.0", "http/1.1"], "http/1.1"),
+    (["h2", "http/1.0"], "http/1.0")])
+def test_a_client_of_http_1_0_alone_is_served(
+        meet: Meet, offer: list[str], chosen: str) -> None:
+    """curl -0 offers http/1.0 alone, and got the alert no_application_protocol."""
+    peer = client_context()
+    peer.set_alpn_protocols(offer)
+    couple = meet(peer=peer)
+    couple.begin()
+    assert couple.peer.tls.selected_alpn_protocol() == chosen
+
+
 def test_a_client_that_does_not_trust_us_says_so(meet: Meet) -> None:
     couple = meet(peer=client_context(trusted=Authority("another")))
     assert couple.shake() == "rejected"

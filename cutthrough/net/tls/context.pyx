@@ -47,8 +47,9 @@ cdef const char *OWN_SIGNATURES = (
     b"ECDSA+SHA256:ECDSA+SHA384:ECDSA+SHA512:ed25519:ed448:RSA-PSS+SHA256:RSA-PSS+SHA384:"
     b"RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512")
 
-HTTP_11 = b"\x08http/1.1"
-HTTP_2_OR_11 = b"\x02h2\x08http/1.1"
+# A client that speaks HTTP/1.0 may offer that alone, as curl -0 does
+HTTP_11 = b"\x08http/1.1\x08http/1.0"
+HTTP_2_OR_11 = b"\x02h2\x08http/1.1\x08http/1.0"
 cdef int shared_index = openssl.SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, free_shared)
 
 # Fetched once: by EVP_aes_256_cbc each ticket would look it up again
