@@ -1,4 +1,4 @@
-"""Answers with heads that only a lenient reader accepts: kept as the grammar has them."""
+"""Heads that only a lenient reader accepts are kept as the grammar has them."""
 
 import pytest
 
