@@ -148,6 +148,8 @@ class Request:
 
     @method.setter
     def method(self, method: str) -> None:
+        if method == self._method:
+            return
         if _TOKEN.fullmatch(method) is None:
             raise ValueError(f"{method!r} is not a method")
         if "HEAD" in (method, self._method) or method == "CONNECT":
@@ -188,6 +190,8 @@ class Request:
 
     @path.setter
     def path(self, path: str) -> None:
+        if path == self._path:          # as it came: it may be *
+            return
         if not path.startswith("/") or _BAD_PATH.search(path):
             raise ValueError(f"{path!r} is not a path with its query")
         self._path, self._changed = path, True

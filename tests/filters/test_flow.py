@@ -51,6 +51,18 @@ def test_a_field_of_the_request_that_cannot_be_sent_is_an_error(key, value):
     assert getattr(request, key) == before
 
 
+@pytest.mark.parametrize(("key", "value"), [
+    ("method", "HEAD"), ("path", "*"), ("host", "a.example"), ("port", 80)])
+def test_what_came_may_be_set_again(key, value):
+    """The target * raised ValueError as its own stand-in for the log was made."""
+    request = Request("HEAD", "a.example", 80, "*")
+    setattr(request, key, value)
+    assert getattr(request, key) == value
+    response = Response(999)
+    response.status = 999
+    assert response.status == 999
+
+
 def test_a_request_has_a_url():
     request = Request("GET", "example.com", 80, "/a?b")
     assert request.url == "http://example.com:80/a?b"
