@@ -226,8 +226,8 @@ class _Exchange:
     def send_request(self, head: bytes, shown: bytes | None = None) -> None:
         self.request = _message(head, b"")
 
-    def note_added(self, secrets: bytes) -> None:
-        """Nothing is recorded."""
+    def note_added(self, secrets: bytes, mask: Callable[[bytes], bytes]) -> None:
+        """Nothing is recorded, and all heads go to the filters."""
 
     def hide_request_body(self) -> None:
         pass

@@ -75,7 +75,7 @@ class Added:
             return None
         masked = request.copy()
         masked.path = path
-        masked.replace_headers(Headers(fields))
+        masked.replace_headers(Headers.as_they_came(fields))
         return masked
 
     def _shown_path(self, path: str) -> str:
@@ -107,13 +107,15 @@ class Added:
             if len(self.secrets) < MOST_SECRETS:
                 self.secrets[secret] = None
 
-    def find_echoes(self) -> None:
+    def find_echoes(self) -> Echoes:
         """From now on of all secrets that are known."""
         self.echoes = Echoes(self.secrets, None)
+        return self.echoes
 
     def stage(self) -> Stage:
-        """A filter behind the others. It masks the fields of the answer."""
-        return Stage("echoes", BUDGET_S, "pass", MOST_BODY,
+        """A filter behind the others. It masks the fields of the answer; if it fails,
+        there is none."""
+        return Stage("echoes", BUDGET_S, "refuse", MOST_BODY,
                      on_response_head=self._on_response_head, shown=True)
 
     def stage_of_body(self, response: Response, others: list[Stage]) -> Stage | None:
@@ -132,7 +134,7 @@ class Added:
             length.isdigit() and int(length) <= MOST_WHOLE
             and not headers.get("Content-Encoding"))
         on_body = self._on_whole_body if is_whole else self._on_body
-        return Stage("echoes", BUDGET_S, "pass", MOST_BODY, on_response_body=on_body,
+        return Stage("echoes", BUDGET_S, "refuse", MOST_BODY, on_response_body=on_body,
                      shown=True)
 
     async def _on_response_head(self, flow: Flow) -> None:
@@ -141,7 +143,10 @@ class Added:
             return
         fields = [(name, echoes.text(value)) for name, value in response.headers]
         if fields != list(response.headers):
-            response.replace_headers(Headers(fields))
+            response.replace_headers(Headers.as_they_came(fields))
+        reason = echoes.text(response.reason)
+        if reason != response.reason:
+            response.replace_reason(reason)
 
     async def _on_whole_body(self, flow: Flow, body: bytes) -> bytes:
         assert self.echoes is not None

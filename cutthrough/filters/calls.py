@@ -151,9 +151,9 @@ class Calls:
         if added is not None and added.secrets:
             if added.echoes is None:
                 self.add(added.stage())
-            added.find_echoes()
-            self.exchange.note_added("\n".join(added.secrets).encode(
-                "latin-1", "replace"))
+            self.exchange.note_added(
+                "\n".join(added.secrets).encode("latin-1", "replace"),
+                added.find_echoes().cut)
 
     async def within(self, seconds: float, awaited: Any) -> Any:
         """`awaited`: a contained call. Raises TimeoutError beyond these seconds, and

@@ -1,7 +1,7 @@
 """The session's services for an exchange's filters, and how they read and write."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 PIECE = 32768           # bytes written at a time
@@ -63,8 +63,9 @@ class Exchange(Protocol):
     def hide_request_body(self) -> None:
         """No capture has it (R82)."""
 
-    def note_added(self, secrets: bytes) -> None:
-        """What filters have added, by lines: no record has it as an echo (R82)."""
+    def note_added(self, secrets: bytes, mask: Callable[[bytes], bytes]) -> None:
+        """What filters have added, by lines: no record has it as an echo (R82). `mask`
+        is for heads that no filter gets, and keeps the length."""
 
     def send_continue(self) -> None:
         """100, if the client waits for one."""

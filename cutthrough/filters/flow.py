@@ -40,6 +40,13 @@ class Headers:
             raise KeyError(name)
         return value
 
+    @classmethod
+    def as_they_came(cls, items: list[tuple[str, str]]) -> "Headers":
+        """Without a check: an origin may send what a filter may not set."""
+        headers = cls()
+        headers._items = items
+        return headers
+
     def __setitem__(self, name: str, value: str) -> None:
         """Replaces all fields of this name by one, in the place of the first."""
         check_field(name, value)
@@ -90,9 +97,7 @@ class Headers:
         self._items.append((name, value))
 
     def copy(self) -> "Headers":
-        headers = Headers()
-        headers._items = list(self._items)
-        return headers
+        return Headers.as_they_came(list(self._items))
 
 
 def check_field(name: str, value: str) -> None:
@@ -246,12 +251,17 @@ class Response:
     def replace_headers(self, headers: Headers) -> None:
         self._headers = headers
 
+    def replace_reason(self, reason: str) -> None:
+        self.reason, self._changed = reason, True
+
     @property
     def status(self) -> int:
         return self._status
 
     @status.setter
     def status(self, status: int) -> None:
+        if status == self._status:      # as it came: it may be 999
+            return
         if not 200 <= status <= 599:
             raise ValueError(f"{status} is not a final status")
         if has_no_body(status) != has_no_body(self._status):

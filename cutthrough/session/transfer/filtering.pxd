@@ -20,6 +20,7 @@ cdef class Filtering(Responder):
     cdef uint8_t passes         # the filters have let the response pass
     cdef bytes established      # the head of a tunnel's 200 with their fields; None: none
     cdef bytes added            # secrets of the filters, by lines; None: none
+    cdef object mask            # masks them in a value of a head, octet for octet
     cdef object up_side         # of a WebSocket in their hands, see messages; None: of none
     cdef object down_side
     cdef uint8_t marks          # of Mark, for the log
@@ -30,6 +31,8 @@ cdef class Filtering(Responder):
     cdef uint32_t down_held_us  # … and for the response
 
     cdef int show(self, bytes text) except -1
+    cdef int mask_head(self, const Head *head, char *data) except -1
+    cdef int mask_text(self, char *text, uint32_t n) except -1
 
 
 cdef inline Filtering filtering_of(Client client):

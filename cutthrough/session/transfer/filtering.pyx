@@ -153,9 +153,27 @@ cdef class Filtering(Responder):
         if c is not None and c.relay.up.tap != NULL:
             c.relay.up.tap.take = take_nothing
 
-    def note_added(self, bytes secrets):
+    def note_added(self, bytes secrets, mask):
         """Looked for in the answer as it is taped (R82)."""
         self.added = secrets
+        self.mask = mask
+
+    cdef int mask_head(self, const Head *head, char *data) except -1:
+        """Of a response that goes to no filter: 1xx. In its place, so that no length changes."""
+        cdef uint32_t i
+        if self.mask is None:
+            return 0
+        self.mask_text(data + head.target, head.target_len)
+        for i in range(head.n_fields):
+            self.mask_text(data + head.fields[i].value, head.fields[i].value_len)
+        return 0
+
+    cdef int mask_text(self, char *text, uint32_t n) except -1:
+        cdef bytes masked = self.mask(text[:n])
+        if len(masked) != n:
+            raise ValueError("a mask has another length than its text")
+        memcpy(text, <const char *>masked, n)
+        return 0
 
     def pass_response(self, bytes text):
         """The filters of the response's head are done. `text`: another head; None: the same."""

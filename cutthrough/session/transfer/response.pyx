@@ -41,7 +41,7 @@ from cutthrough.session.model.recording_mode cimport MUST_FIT
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_phase
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
-from cutthrough.session.transfer.filtering cimport is_held
+from cutthrough.session.transfer.filtering cimport filtering_of, is_held
 from cutthrough.session.transfer.headers cimport change_response
 from cutthrough.session.transfer.messages cimport give_messages, takes_messages
 from cutthrough.session.transfer.min_rate cimport wait_for
@@ -143,6 +143,8 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
         if used == 0:
             extras_of(c).partial = keep_bytes(data, n, OF_REQUESTS)
             return 0 if c.extras.partial != NULL else c.refuse(OVERLOADED)
+        if head.status < 200 and c.extras.filtering is not None:
+            filtering_of(c).mask_head(&head, data)
         if head.status == 101:
             return on_upgraded(c, data, n, used)
         if head.status >= 200:
