@@ -72,21 +72,28 @@ class Embedded:
     """
 
     def __init__(self, config: Config, policy: Policy | None = None,
-                 functions: Sequence[object] = ()) -> None:
+                 functions: Sequence[object] = (), discards: bool = False) -> None:
         """`policy` replaces the files that the configuration names. `functions` are
-        those behind its hooks, and its tracker; this object keeps them alive."""
+        those behind its hooks, and its tracker; this object keeps them alive.
+        `discards`: a trial of rules, of which nothing is captured or recorded; else a
+        rule that does so is refused, because no process writes here."""
         _refuse_what_only_the_program_has(config)
         self.config = config
         self._policy = _with_source(policy)
         self._functions = functions
+        self._discards = discards
         self._listeners: list[socket.socket] = []
         self._addresses: list[Address] = []  # of the listeners, when closed too
         self._files: dict[str, int] = {}     # of unix sockets: the inode of each
         self._worker: Worker | None = None
+        self._is_inside = False
 
     async def __aenter__(self) -> Self:
-        generation = _read(1, self.config, self._policy)
+        if self._is_inside:
+            raise RuntimeError("this proxy runs already: make another one by serve()")
+        generation = self._read(1, self.config, self._policy)
         _enter()
+        self._is_inside = True
         try:
             for listener in self.config.all_listeners:
                 sockets = listen(
@@ -104,8 +111,7 @@ class Embedded:
         except BaseException:
             if self._worker is not None:
                 self._worker.stop()
-            self._close_listeners()
-            _leave()
+            self._leave()
             raise
         return self
 
@@ -116,8 +122,12 @@ class Embedded:
             await self.drain(0)
         finally:
             self.worker.stop()
-            self._close_listeners()
-            _leave()
+            self._leave()
+
+    def _leave(self) -> None:
+        self._close_listeners()
+        self._is_inside = False
+        _leave()
 
     def __enter__(self) -> Self:
         _background.run(self.__aenter__())
@@ -160,12 +170,24 @@ class Embedded:
         before = self.worker.generation
         fixed = [name for name in changed_options(before.config, config)
                  if not OPTIONS[name].swapped]
-        generation = _read(before.number + 1, config, policy)
+        generation = self._read(before.number + 1, config, policy)
         if needs_new_workers(before, generation):
             raise ConfigError("options", fixed[0] if fixed else "",
                               "cannot change while the proxy runs")
         self.worker.swap(generation)
         self.config, self._policy = config, policy
+
+    def _read(self, number: int, config: Config, policy: Policy | None) -> Generation:
+        """Raises PolicyError and ConfigError. `policy` replaces the files."""
+        policy = policy or load_policy(config)
+        if not self._discards:
+            _refuse_what_a_writer_keeps(policy)
+        interception = read_interception(config)
+        check_interception(interception, policy)
+        check_recordings(config)
+        return Generation(
+            number, config, policy, tls=read_tls_files(config),
+            parent_files=read_parent_files(config), interception=interception)
 
     async def drain(self, seconds: float) -> int:
         """Accepts no more connections and ends within `seconds`; from then on they are
@@ -180,6 +202,7 @@ class Embedded:
     def _close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
+        self._listeners.clear()
         for path, inode in self._files.items():
             remove(path, inode)
         self._files.clear()
@@ -219,14 +242,12 @@ class Embedded:
                 f"@{address}")
 
 
-def _read(number: int, config: Config, policy: Policy | None) -> Generation:
-    """Raises PolicyError and ConfigError. `policy` replaces the files."""
-    policy = policy or load_policy(config)
-    interception = read_interception(config)
-    check_interception(interception, policy)
-    check_recordings(config)
-    return Generation(number, config, policy, tls=read_tls_files(config),
-                      parent_files=read_parent_files(config), interception=interception)
+def _refuse_what_a_writer_keeps(policy: Policy) -> None:
+    for key in ("capture", "recording"):
+        if {getattr(rule, key) for rule in policy.rules} - {"", "replay", "spy"}:
+            raise PolicyError(
+                policy.source, key, "an embedded proxy has no process that writes; "
+                "`cutthrough serve` captures and records")
 
 
 def _with_source(policy: Policy | None) -> Policy | None:

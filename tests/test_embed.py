@@ -151,6 +151,25 @@ def test_what_only_the_program_has_is_refused(option, value):
         cutthrough.serve(user="u", password="p", **{option: value})
 
 
+@pytest.mark.parametrize("rule", [
+    'capture = "full"', 'recording = "record"', 'recording = "cache"'])
+def test_a_rule_that_needs_a_writer_is_refused(tmp_path, rule):
+    """It was taken, and nothing was captured or recorded."""
+    def keep(rule: str) -> dict[str, str]:
+        path = tmp_path / "policy.toml"
+        path.write_text(f'[[rules]]\naction = "allow"\n{rule}\n')
+        return {"policy": str(path), "capture_file": str(tmp_path / "flows.db"),
+                "recording_directory": str(tmp_path / "recordings")}
+    with (pytest.raises(ValueError, match="no process that writes"),
+          cutthrough.serve(user="u", password="p", **keep(rule))):
+        pass
+    with cutthrough.serve(user="u", password="p", **keep('recording = "spy"')) as proxy:
+        before = proxy.config
+        with pytest.raises(ValueError, match="no process that writes"):
+            proxy.change(**keep(rule))
+        assert proxy.config is before
+
+
 async def test_proxies_of_one_process_are_in_one_thread():
     async def enter():
         async with cutthrough.serve():
@@ -293,6 +312,36 @@ def test_a_start_that_fails_leaves_no_listener_and_no_handle(monkeypatch, factor
     monkeypatch.setattr(worker_module, "Acceptor", make)
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(fail())
+
+
+def open_files() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("options", [
+    {"policy_hook": "no_such_module:decide"}, {"access_log": "/no/such/directory"}])
+def test_a_worker_that_cannot_be_made_leaves_no_descriptor(options):
+    """Each left an epoll set."""
+    def fail() -> None:
+        with pytest.raises((ValueError, OSError)), cutthrough.serve(**options):
+            pass
+    fail()
+    before = open_files()
+    for _ in range(3):
+        fail()
+    assert open_files() == before
+
+
+async def test_a_proxy_is_entered_again_but_not_twice_at_once():
+    """A second time was OSError, Bad file descriptor."""
+    proxy = cutthrough.serve(policy_hook=closure("a.test"))
+    for _ in range(2):
+        async with proxy:
+            reason = await asyncio.to_thread(refused, proxy, "a.test")
+            assert "destination_denied" in reason
+            with pytest.raises(RuntimeError, match="runs already"):
+                await proxy.__aenter__()
 
 
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -115,7 +115,7 @@ async def examine(config: Config, policy: Policy, user: str,
             for disguise in tried if disguise.zone}
     async with _name_server(zone) as names, _canary() as canary:
         config, policy, caller, password = _prepare(config, policy, user, names)
-        async with Embedded(config, policy) as proxy:
+        async with Embedded(config, policy, discards=True) as proxy:
             doctor = _Doctor(DryRun(config, policy), caller, password, proxy.port)
             rebound = await doctor.rebind(
                 [disguise for disguise in tried

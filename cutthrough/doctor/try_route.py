@@ -95,7 +95,7 @@ async def attempt(config: Config, policy: Policy, target: str, user: str = "",
         parents=tuple(msgspec.structs.replace(parent, standby=0)
                       for parent in config.parents))
     result = Trial(target=target, user=caller.user, client=caller.client)
-    async with Embedded(config, policy) as proxy:
+    async with Embedded(config, policy, discards=True) as proxy:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         try:
             writer.write(proxy_header(caller.client)

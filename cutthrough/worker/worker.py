@@ -6,6 +6,7 @@ or `stop` (now). After either nothing of it is left, which `leaks` shows.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -166,18 +167,28 @@ class Worker:
     def open(self) -> None:
         """Makes everything, and accepts nothing yet. Raises OSError if the access log
         cannot be opened, and ValueError if the generation cannot be compiled."""
+        with contextlib.ExitStack() as made:
+            self._open(made)
+            made.pop_all()
+
+    def _open(self, made: contextlib.ExitStack) -> None:
+        """`made` closes what has been made, if the rest cannot be."""
         config, pages = self.config, self._pages
         loop = asyncio.get_running_loop()
         self.poller = Poller()
+        made.callback(self.poller.detach)
         self.page = Page(pages.counters)
         if config.access_log != "off":
             self.log = AccessLog(
                 loop, config.access_log, config.access_log_format, self.slot,
                 self._must_log)
+            made.callback(self.log.close)
         self.resolver = make_resolver(loop, config, self.generation.policy.code)
         tracker = make_tracker(config, self.generation.policy.code)
         self.watcher = None if tracker is None else Watcher(
             Calls(tracker, loop), self.slot, loop)
+        if self.watcher is not None:
+            made.callback(self.watcher.close)
         make_hashers = HelperPool if self._helpers else ThreadPool
         self.verifier = Verifier(
             loop,
@@ -186,6 +197,7 @@ class Worker:
             pages.known,
             observe=self.page.observe_auth,
         )
+        made.callback(self.verifier.close)
         self.idle_pool = IdlePool(
             config.upstream_idle,
             config.upstream_idle_per_origin,
@@ -209,6 +221,7 @@ class Worker:
         self.context.recorder = FlightRecorder(config.flight_recorder)
         self._carriers = self.context.carriers = Carriers(self.idle_pool)
         self.gate = Gate(make_pool(self._helpers))
+        made.callback(self.gate.close)
         self.recordings = Recordings(
             self.context, os.getppid() if self._helpers else 0, pages.ring, self.gate,
             self.slot)
@@ -228,6 +241,7 @@ class Worker:
             checks=checks, standby=ParentStandby(self.context, self.poller),
             recordings=self.recordings, capture=self.capture,
             watcher=self.watcher, tally=self.tally, gate=self.gate)
+        made.callback(self.parts.close)
         self.parts.prepare(self.generation).commit()
         self.poller.attach(loop, self._on_fault)
         self._is_open = True
