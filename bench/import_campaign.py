@@ -18,7 +18,7 @@ from pathlib import Path
 from cutthrough.exchange.formats.imported import (
     Altered,
     NotImported,
-    Unlike,
+    OtherProtocol,
     make_redactor,
     make_row,
 )
@@ -92,7 +92,7 @@ def take(path: Path, tallies: dict[str, Tally]) -> None:
     tally = tallies.setdefault(program, Tally())
     tally.files += 1
     for item in contents.items:
-        if isinstance(item, Unlike):
+        if isinstance(item, OtherProtocol):
             tally.others[item.kind] += 1
         elif isinstance(item, NotImported) and str(item).endswith(NO_PAIR):
             tally.others[NO_PAIR] += 1
@@ -117,7 +117,7 @@ def take_captures(path: Path, tally: Tally) -> None:
                     raise item
                 make_row(item, redactor)
                 tally.captures += 1
-            except Unlike:
+            except OtherProtocol:
                 continue
             except NotImported as error:
                 tally.name("no capture", error)

@@ -86,7 +86,7 @@ class NewSession(Bounds, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(configured, comment=self.comment, **changes)
 
 
-class ThereIsOne(Exception):
+class SessionExists(Exception):
     """A session of this name."""
 
 
@@ -213,12 +213,12 @@ class RecordingsPage:
         def run() -> None:
             with contextlib.closing(open_sessions(folder, self._url())) as sessions:
                 if name in sessions.names():
-                    raise ThereIsOne
+                    raise SessionExists
                 sessions.create(name, manifest).close()
 
         try:
             await self._ask(run)
-        except ThereIsOne:
+        except SessionExists:
             return web.Response(
                 status=409, text=f"there is a session {name!r} already\n")
         self._log(request, "created")

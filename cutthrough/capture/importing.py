@@ -19,7 +19,7 @@ from cutthrough.exchange.failures import reason_of
 from cutthrough.exchange.formats.imported import (
     Exchange,
     NotImported,
-    Unlike,
+    OtherProtocol,
     make_redactor,
     make_row,
 )
@@ -147,7 +147,7 @@ def make_rows(exchanges: Iterator[Exchange | NotImported], redactor: Redactor,
             if isinstance(exchange, NotImported):
                 raise exchange
             row = make_row(exchange, redactor)
-        except Unlike as error:
+        except OtherProtocol as error:
             result.others[error.kind] += 1
         except NotImported as error:
             place = "" if error is exchange else f"exchange {number}: "

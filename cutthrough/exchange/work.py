@@ -45,7 +45,7 @@ class Unread(Exception):
     """The content was not read, with the reason; the exchange goes on without it."""
 
 
-class Lost(Exception):
+class ProcessLost(Exception):
     """The process died before its answer, or none could be started."""
 
 
@@ -54,7 +54,7 @@ class Pool(Protocol):
 
     async def run(self, seconds: float, function: Callable[..., Any], *arguments: Any
                   ) -> Any:
-        """Raises TimeoutError, Lost, and the function's own errors."""
+        """Raises TimeoutError, ProcessLost, and the function's own errors."""
         ...
 
     def close(self) -> None: ...
@@ -258,7 +258,7 @@ class Gate:
             raise Unread(f"it takes longer than {RUN_S:g} s") from None
         except (MemoryError, RecursionError):
             raise Unread("it is too large") from None
-        except Lost as error:
+        except ProcessLost as error:
             raise Unread(f"the process that reads it has ended: {error}") from None
         finally:
             self.lines.leave(asker)

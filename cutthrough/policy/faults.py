@@ -18,7 +18,7 @@ _SIZES = ("bandwidth", "limit_data")
 MOST_LATENCY = 600.0
 
 
-class Drawn(NamedTuple):
+class RequestFaults(NamedTuple):
     """The faults of one request or tunnel."""
 
     latency_ms: int = 0
@@ -29,7 +29,7 @@ class Drawn(NamedTuple):
 
 
 def draw(faults: Iterable[Faults],
-         chance: Callable[[], float] = random.random) -> Drawn:
+         chance: Callable[[], float] = random.random) -> RequestFaults:
     """Draws. `chance` returns a number from 0 up to 1, without 1."""
     latency = 0.0
     bandwidths, bounds, status, reset_peer = list[int](), list[int](), 0, False
@@ -42,7 +42,7 @@ def draw(faults: Iterable[Faults],
         bounds += [fault.limit_data] if fault.limit_data else []
         reset_peer |= fault.reset_peer
         status = status or fault.status
-    return Drawn(round(latency * 1000), min(bandwidths, default=0),
+    return RequestFaults(round(latency * 1000), min(bandwidths, default=0),
                  min(bounds, default=0), reset_peer, status)
 
 

@@ -160,13 +160,13 @@ class ListOpen(msgspec.Struct, frozen=True, tag="list_open"):
 
 
 class Cut(msgspec.Struct, frozen=True, tag="cut"):
-    """Close the connections that match `selector`, now; the answer is WasCut."""
+    """Close the connections that match `selector`, now; the answer is CutReport."""
 
     query: int
     selector: Selector
 
 
-class WasCut(msgspec.Struct, frozen=True, tag="was_cut"):
+class CutReport(msgspec.Struct, frozen=True, tag="was_cut"):
     """From a worker: the number of closed connections. `moves`: 2 if tunnels were in
     transit to another worker meanwhile, which no worker can examine; 1 if some may be
     soon; else 0."""
@@ -265,7 +265,7 @@ class HandoverReport(msgspec.Struct, frozen=True):
     """From a worker: what became of its Give or its Take."""
 
 
-class Gave(HandoverReport, frozen=True, tag="gave"):
+class TunnelsGiven(HandoverReport, frozen=True, tag="gave"):
     """From a worker: the number of tunnels given away, and of those kept."""
 
     given: int
@@ -282,7 +282,7 @@ class Take(msgspec.Struct, frozen=True, tag="take"):
     """Take the tunnels that come over the socket with this message."""
 
 
-class Took(HandoverReport, frozen=True, tag="took"):
+class TunnelsTaken(HandoverReport, frozen=True, tag="took"):
     """From a worker: the number of tunnels taken, and how long their bytes were not
     moved: the 99.9th percentile and the maximum."""
 
@@ -293,9 +293,9 @@ class Took(HandoverReport, frozen=True, tag="took"):
 
 Message = (Hello | Ready | Signalled | Drain | Stop | Reopen
            | Prepare | Prepared | Commit | Discard | Swapped
-           | List | Trace | Listed | ListOpen | Cut | WasCut | Watch | Arm
+           | List | Trace | Listed | ListOpen | Cut | CutReport | Watch | Arm
            | PauseCapture | SetLogLevel | ListHeld | Decide | Decided | ListReplays
-           | Settle | Look | Give | Gave | Released | Take | Took)
+           | Settle | Look | Give | TunnelsGiven | Released | Take | TunnelsTaken)
 
 
 class Unreadable(ValueError):

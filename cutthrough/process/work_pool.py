@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from cutthrough.exchange.work import Lost
+from cutthrough.exchange.work import ProcessLost
 from cutthrough.process.helper import start_helper
 from cutthrough.process.work_process import pack, unpack
 
@@ -95,7 +95,7 @@ class ProcessPool:
                   ) -> Any:
         """The function's result. At most `most` at a time: the caller sees to
         that. Raises TimeoutError after this time of a processor, or BUSY times as long,
-        Lost, and its exceptions."""
+        ProcessLost, and its exceptions."""
         self._reap()
         child = None
         try:
@@ -109,7 +109,7 @@ class ProcessPool:
             if child is not None and await asyncio.to_thread(
                     child.process.wait) == -signal.SIGPROF:
                 raise TimeoutError from None
-            raise Lost(str(error)) from None
+            raise ProcessLost(str(error)) from None
         finally:
             if child is not None:
                 self._busy.discard(child)

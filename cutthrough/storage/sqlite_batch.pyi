@@ -3,7 +3,7 @@ from typing import Self
 
 from cutthrough.tape.batch import Batch
 
-class Given:
+class BatchTable:
     def __new__(cls, base: sqlite3.Connection, width: int) -> Self: ...
     def insert(self, statement: str, batch: Batch) -> int: ...
 

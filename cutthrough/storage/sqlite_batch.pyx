@@ -91,7 +91,7 @@ cdef struct Cursor:
     size_t left
 
 
-cdef class Given:
+cdef class BatchTable:
     """The table `given` of a connection, with the columns c0, c1, …"""
     cdef object base
     cdef Lent *lent

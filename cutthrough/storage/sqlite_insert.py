@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cutthrough.tape.batch import Batch
 
 if TYPE_CHECKING:
-    from cutthrough.storage.sqlite_batch import Given
+    from cutthrough.storage.sqlite_batch import BatchTable
 
 # sqlite3 looks for an adapter of nulls and bytes, by exceptions: 0.5 to 1 µs each. With
 # one that returns the same object: 0.1 to 0.2
@@ -29,7 +29,7 @@ class Inserter:
                  columns: Sequence[str]) -> None:
         self._base, self._into = base, f"{verb} {table}"
         self._columns = tuple(columns)
-        self._given = given_of(base, len(columns))
+        self._table = batch_table_of(base, len(columns))
 
     def insert(self, batch: Batch) -> int:
         """Returns how many rows were inserted. Raises sqlite3.Error."""
@@ -38,8 +38,8 @@ class Inserter:
         # Without those that are null in all rows: a third of a capture's columns
         used = batch.used() or (0,)
         names = ", ".join([self._columns[number] for number in used])
-        if self._given is not None:
-            return self._given.insert(
+        if self._table is not None:
+            return self._table.insert(
                 f"{self._into} ({names}) SELECT {_sources(used)} FROM given", batch)
         return self._base.executemany(
             f"{self._into} ({names}) VALUES ({', '.join('?' * len(used))})",
@@ -52,11 +52,11 @@ def _sources(used: tuple[int, ...]) -> str:
     return ", ".join(f"c{number}" for number in used)
 
 
-def given_of(base: sqlite3.Connection, width: int) -> "Given | None":
+def batch_table_of(base: sqlite3.Connection, width: int) -> "BatchTable | None":
     """None: rows go through sqlite3."""
     try:
-        from cutthrough.storage.sqlite_batch import Given
+        from cutthrough.storage.sqlite_batch import BatchTable
 
-        return Given(base, width)
+        return BatchTable(base, width)
     except (ImportError, AttributeError, sqlite3.Error):
         return None

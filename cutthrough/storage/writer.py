@@ -44,7 +44,7 @@ from cutthrough.tape.open_parts import (
     MOST_MESSAGE,
     PARTS,
     Parts,
-    Wanted,
+    PartsQuery,
     decode,
     encode,
     in_memory,
@@ -240,7 +240,7 @@ class Writer:
 
     def send_parts(self, message: bytes) -> None:
         name, _, text = message.partition(b":")
-        wanted: Wanted = decode(text, Wanted)
+        wanted: PartsQuery = decode(text, PartsQuery)
         parts = {}
         for worker, request in wanted.names:
             some = self._assembly.parts(worker, request, wanted.whole)

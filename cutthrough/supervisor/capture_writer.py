@@ -38,7 +38,7 @@ from cutthrough.supervisor.writer_watch import WriterWatch
 from cutthrough.tape.open_parts import (
     PARTS,
     Parts,
-    Wanted,
+    PartsQuery,
     decode,
     encode,
     from_memory,
@@ -170,7 +170,7 @@ class CaptureWriter:
             return self._wanted is None
         return bool(await self._ask(b"%s %d" % (SETTLE, time.monotonic_ns())))
 
-    async def parts(self, wanted: Wanted) -> dict[str, Parts]:
+    async def parts(self, wanted: PartsQuery) -> dict[str, Parts]:
         """The parts so far of exchanges in hand, by name; {}: nothing, or no answer."""
         if self._channel is None:
             return {}

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from cutthrough.config.values import show_count
 from cutthrough.log.stderr import say
-from cutthrough.process.channel import Gave, Give, Released, Take, Took
+from cutthrough.process.channel import Give, Released, Take, TunnelsGiven, TunnelsTaken
 from cutthrough.supervisor.children import Child
 from cutthrough.supervisor.limits_page import FIRST_HOLDER, LimitsPage
 from cutthrough.supervisor.upgrade import Successor
@@ -61,15 +61,15 @@ def connect_taker(children: list[Child | None], index: int, fd: int) -> None:
     os.close(fd)
 
 
-def on_report(child: Child, message: Gave | Released | Took) -> None:
+def on_report(child: Child, message: TunnelsGiven | Released | TunnelsTaken) -> None:
     """Logs the result, or marks the page as free that the child needs no more."""
     name = f"worker {child.slot.index} (pid {child.pid})"
     match message:
-        case Gave(moved, stayed):
+        case TunnelsGiven(moved, stayed):
             say(f"{name} handed {show_count(moved, 'tunnel')} over, kept {stayed}")
         case Released(holder):
             child.lent_pages.discard(holder - FIRST_HOLDER)
-        case Took(count, most_us, longest_us):
+        case TunnelsTaken(count, most_us, longest_us):
             say(f"{name} took {show_count(count, 'tunnel')} over; longest pause "
                 f"{longest_us / 1000:.1f} ms, 99.9% of pauses up to "
                 f"{most_us / 1000:.1f} ms")

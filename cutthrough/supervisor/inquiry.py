@@ -18,12 +18,12 @@ import msgspec
 
 from cutthrough.process.channel import (
     Cut,
+    CutReport,
     Decided,
     List,
     Listed,
     Message,
     Trace,
-    WasCut,
     Watch,
     in_memory,
 )
@@ -73,7 +73,7 @@ class Respondent(Protocol):
 
 class CutResult(NamedTuple):
     """The result of a cut: the number of connections, the names of the processes that
-    did not answer, and whether tunnels moved between workers (see WasCut.moves)."""
+    did not answer, and whether tunnels moved between workers (see CutReport.moves)."""
 
     total: int
     unanswered: list[str]
@@ -152,7 +152,7 @@ class Inquiry:
         match question:
             case Cut(number, selector):
                 result = await self.cut(selector)
-                return WasCut(number, result.total, result.moves), -1
+                return CutReport(number, result.total, result.moves), -1
             case List(number, selector):
                 rows, _ = await self.list(selector)
             case Trace(number, name):
@@ -212,7 +212,7 @@ class Inquiry:
                     # It counts as unanswered. Perhaps we had no descriptor for it
                     log.error("cannot read the answer of %s: %s", child.name, error)
                     return
-            case WasCut(number) | Decided(number):
+            case CutReport(number) | Decided(number):
                 answer = message
             case _:
                 return

@@ -15,7 +15,7 @@ from cutthrough.tape.open_parts import (
     MOST_OPEN,
     Opened,
     Parts,
-    Wanted,
+    PartsQuery,
     encode,
     split_name,
 )
@@ -35,7 +35,7 @@ class OpenFlows:
     async def all(self) -> bytes:
         """All of them with their heads, as a list of Opened."""
         ends = await self._ends("")
-        wanted = Wanted(tuple(split_name(name) for name, _ in ends))
+        wanted = PartsQuery(tuple(split_name(name) for name, _ in ends))
         parts = await self._processes.capture.parts(wanted) if ends else {}
         return encode([Opened(name, end, parts.get(name, Parts()))
                        for name, end in ends])
@@ -47,7 +47,7 @@ class OpenFlows:
         if not ends:
             return None
         by_name = await self._processes.capture.parts(
-            Wanted((split_name(name),), whole=True, known=known))
+            PartsQuery((split_name(name),), whole=True, known=known))
         parts = by_name.get(name, Parts())
         if known >= 0 and name not in by_name:
             return known, b""

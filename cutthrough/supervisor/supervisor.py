@@ -26,6 +26,7 @@ from cutthrough.generation.generation import Generation, Sources, to_memory
 from cutthrough.log.stderr import say
 from cutthrough.policy.source import Policy
 from cutthrough.process.channel import (
+    CutReport,
     Decided,
     Drain,
     HandoverReport,
@@ -38,7 +39,6 @@ from cutthrough.process.channel import (
     Signalled,
     Stop,
     Swapped,
-    WasCut,
 )
 from cutthrough.process.cpus import count_workers
 from cutthrough.process.descriptors import raise_nofile
@@ -196,7 +196,7 @@ class Supervisor:
                 self.reloads.on_prepared(child, message)
             case Swapped(number, error):
                 self.reloads.on_swapped(child, number, error)
-            case Listed() | WasCut() | Decided():
+            case Listed() | CutReport() | Decided():
                 self.inquiry.on_message(child, message)
             case Signalled():
                 self.replacements.on_signalled(child)

@@ -20,7 +20,7 @@ PARTS = b"parts"
 Records = list[tuple[int, bytes]]            # kind and payload
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True):
+class PartsQuery(msgspec.Struct, frozen=True, array_like=True):
     """A question to the writer. `names`: each is a worker and a number, as in the
     log's identifier. `whole`: bodies and messages too, unless there are `known` bytes
     still."""
@@ -31,7 +31,8 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Parts(msgspec.Struct, frozen=True, array_like=True):
-    """Of one exchange. `size`: bytes that have come. No records: see Wanted.known."""
+    """Of one exchange. `size`: bytes that have come. No records: see
+    PartsQuery.known."""
 
     size: int = 0
     records: Records = []

@@ -26,7 +26,7 @@ from cutthrough.config.config import OPTIONS, ConfigError
 from cutthrough.config.recordings import scopes_of
 from cutthrough.config.settings import flag_name, gather, variable_name
 from cutthrough.config.values import parse_value, show_count, show_duration
-from cutthrough.exchange.formats.imported import Altered, NotImported, Unlike
+from cutthrough.exchange.formats.imported import Altered, NotImported, OtherProtocol
 from cutthrough.exchange.visible import visible
 from cutthrough.recording.formats.exchanges import write_archive
 from cutthrough.recording.formats.files import Contents, read_recordings
@@ -356,7 +356,7 @@ def tell_contents(name: str, contents: Contents, recordings: list[Recording]) ->
     not be read."""
     others, failed = Counter[str](), False
     for item in contents.items:
-        if isinstance(item, Unlike):
+        if isinstance(item, OtherProtocol):
             others[item.kind] += 1
         elif isinstance(item, NotImported):
             failed |= not isinstance(item, Altered)

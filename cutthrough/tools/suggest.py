@@ -47,7 +47,7 @@ class Group(NamedTuple):
     clients: tuple[str, ...] = ()
 
 
-class Seen:
+class PlaceRefusals:
     """The refusals of one place: their number, reasons and methods."""
 
     def __init__(self) -> None:
@@ -82,12 +82,12 @@ def run(path: str) -> int:
 
 def suggest(log: LogReader) -> str:
     """The proposal, in TOML that `read_policy` accepts."""
-    refusals: dict[Place, Seen] = {}
+    refusals: dict[Place, PlaceRefusals] = {}
     for line in log:
         if line.reason in DENIED:
             place = Place(line.who, line.host or "", line.port)
-            refusals.setdefault(place, Seen()).add(line)
-    groups: dict[Group, list[tuple[Place, Seen]]] = {}
+            refusals.setdefault(place, PlaceRefusals()).add(line)
+    groups: dict[Group, list[tuple[Place, PlaceRefusals]]] = {}
     skipped: list[tuple[int, str]] = []
     for place, what in refusals.items():
         why = _why_not(place, what)
@@ -106,7 +106,7 @@ def suggest(log: LogReader) -> str:
     return "\n".join([HEADER, *parts]) if parts else "# Nothing was refused.\n"
 
 
-def _why_not(place: Place, what: Seen) -> str:
+def _why_not(place: Place, what: PlaceRefusals) -> str:
     """The reason why no rule can be proposed; "" if one can."""
     if what.by_hook == what.count:
         return "the hook refused it, and no rule overrides the hook"
@@ -136,7 +136,7 @@ def _why_not(place: Place, what: Seen) -> str:
     return ""
 
 
-def _rule(group: Group, places: list[tuple[Place, Seen]]) -> str:
+def _rule(group: Group, places: list[tuple[Place, PlaceRefusals]]) -> str:
     count = sum(what.count for _, what in places)
     ordered = sorted(places, key=lambda pair: (-pair[1].count, pair[0].host))
     hosts = "".join(f"    {_quoted(place.host)},  # {_counts(place, what)}\n"
@@ -157,13 +157,13 @@ def _rule(group: Group, places: list[tuple[Place, Seen]]) -> str:
             f"hosts = [\n{hosts}]\nports = [{group.port}]\nmethods = [{methods}]\n")
 
 
-def _counts(place: Place, what: Seen) -> str:
+def _counts(place: Place, what: PlaceRefusals) -> str:
     kind = _class_of(place.host)
     reasons = ", ".join(f"{n} {reason}" for reason, n in what.reasons.most_common())
     return f"{reasons} ({kind})" if kind else reasons
 
 
-def _comment(place: Place, what: Seen, why: str) -> str:
+def _comment(place: Place, what: PlaceRefusals, why: str) -> str:
     methods = "/".join(sorted(what.methods))
     text = f"{place.user or '-'} {methods} {place.host} port {place.port}"
     return f"# {_counts(place, what)}: {printable(text)}\n#     {printable(why)}\n"

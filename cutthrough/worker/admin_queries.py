@@ -19,6 +19,7 @@ from cutthrough.process.channel import (
     Arm,
     Channel,
     Cut,
+    CutReport,
     Decide,
     Decided,
     List,
@@ -31,7 +32,6 @@ from cutthrough.process.channel import (
     SetLogLevel,
     Settle,
     Trace,
-    WasCut,
     Watch,
     in_memory,
 )
@@ -154,7 +154,7 @@ class AdminQueries:
             count += cut(client)
         moved = bool(on_their_way or worker.in_transit or worker.given_away != before)
         may_move = worker.giver is not None or bool(worker.takers)
-        self._channel.send(WasCut(query, count, 2 if moved else int(may_move)))
+        self._channel.send(CutReport(query, count, 2 if moved else int(may_move)))
 
     async def _matching(
             self, selector: Selector) -> AsyncIterator[tuple[Client, dict[str, Any]]]:

@@ -34,7 +34,6 @@ from cutthrough.process.channel import (
     Decide,
     Discard,
     Drain,
-    Gave,
     Give,
     Hello,
     List,
@@ -55,8 +54,9 @@ from cutthrough.process.channel import (
     Stop,
     Swapped,
     Take,
-    Took,
     Trace,
+    TunnelsGiven,
+    TunnelsTaken,
     Watch,
 )
 from cutthrough.process.cpus import pin
@@ -169,7 +169,8 @@ class WorkerProcess:
             case Give(holder):
                 try:
                     Giver(self.worker, self.take_socket(), holder,
-                          lambda moved, stayed: self.channel.send(Gave(moved, stayed)),
+                          lambda moved, stayed: self.channel.send(
+                              TunnelsGiven(moved, stayed)),
                           lambda: self.channel.send(Released(holder)))
                 except OSError:              # no giver: nothing will be in transit
                     self.channel.send(Released(holder))
@@ -182,8 +183,8 @@ class WorkerProcess:
 
     def report_pauses(self, pauses_us: list[int]) -> None:
         pauses_us.sort()
-        self.channel.send(Took(len(pauses_us), pauses_us[len(pauses_us) * 999 // 1000],
-                               pauses_us[-1]))
+        self.channel.send(TunnelsTaken(
+            len(pauses_us), pauses_us[len(pauses_us) * 999 // 1000], pauses_us[-1]))
 
     def prepare(self, number: int) -> None:
         """Makes the parts of the generation that came with the message."""

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutthrough.storage import sqlite_insert
-from cutthrough.storage.sqlite_batch import Given
-from cutthrough.storage.sqlite_insert import Inserter, given_of
+from cutthrough.storage.sqlite_batch import BatchTable
+from cutthrough.storage.sqlite_insert import Inserter, batch_table_of
 from cutthrough.tape.batch import Batch
 
 VALUES = st.one_of(
@@ -22,7 +22,7 @@ NAMES = ("a", "b", "c")
 @pytest.fixture(params=["a table that SQLite reads", "executemany"])
 def inserter(request, monkeypatch):
     if request.param == "executemany":
-        monkeypatch.setattr(sqlite_insert, "given_of", lambda _base, _width: None)
+        monkeypatch.setattr(sqlite_insert, "batch_table_of", lambda _base, _width: None)
     base = sqlite3.connect(":memory:", isolation_level=None)
     base.execute("CREATE TABLE rows (a, b, c)")
     base.execute("CREATE UNIQUE INDEX once ON rows (a) WHERE typeof(a) = 'integer'")
@@ -106,7 +106,7 @@ def test_a_large_batch_does_not_keep_its_memory():
 def test_the_table_is_empty_but_during_its_statement():
     base = sqlite3.connect(":memory:", isolation_level=None)
     base.execute("CREATE TABLE rows (a NOT NULL)")
-    table = Given(base, 1)
+    table = BatchTable(base, 1)
     batch = Batch.of([("x",), (None,)], 1)
     with pytest.raises(sqlite3.IntegrityError):
         table.insert("INSERT INTO rows SELECT c0 FROM given", batch)
@@ -114,7 +114,7 @@ def test_the_table_is_empty_but_during_its_statement():
     with pytest.raises(ValueError):
         table.insert("INSERT INTO rows SELECT c0 FROM given", Batch(2))
     with pytest.raises(ValueError):
-        Given(base, 1000)
+        BatchTable(base, 1000)
     # Others cannot load a module by a statement
     with pytest.raises(sqlite3.OperationalError, match="not authorized"):
         base.execute("SELECT load_extension('/nothing')")
@@ -125,5 +125,5 @@ def test_a_connection_that_loads_nothing_takes_rows_by_sqlite3():
         def enable_load_extension(self, enabled):
             raise AttributeError("enable_load_extension")
 
-    assert given_of(sqlite3.connect(":memory:", factory=Other), 3) is None
-    assert given_of(sqlite3.connect(":memory:"), 3) is not None
+    assert batch_table_of(sqlite3.connect(":memory:", factory=Other), 3) is None
+    assert batch_table_of(sqlite3.connect(":memory:"), 3) is not None

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from cutthrough.policy.faults import Drawn, draw
+from cutthrough.policy.faults import RequestFaults, draw
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Faults, Policy, PolicyError
 
@@ -87,8 +87,8 @@ def test_a_rule_that_denies_has_no_faults():
 def test_faults_add_up():
     both = draw([Faults(latency=1, bandwidth=100, limit_data=50, status=503),
                  Faults(latency=0.5, bandwidth=70, limit_data=60, status=500)])
-    assert both == Drawn(1500, 70, 50, False, 503)
-    assert draw([Faults(latency=1), Faults(reset_peer=True)]) == Drawn(
+    assert both == RequestFaults(1500, 70, 50, False, 503)
+    assert draw([Faults(latency=1), Faults(reset_peer=True)]) == RequestFaults(
         1000, reset_peer=True)
 
 
@@ -104,5 +104,5 @@ def test_each_table_has_its_own_toxicity():
     chances = itertools.cycle((0.2, 0.8)).__next__
     drawn = draw([Faults(latency=1, toxicity=0.5), Faults(status=500, toxicity=0.5)],
                  chances)
-    assert drawn == Drawn(1000)
-    assert draw([Faults(status=500, toxicity=0.2)], lambda: 0.2) == Drawn()
+    assert drawn == RequestFaults(1000)
+    assert draw([Faults(status=500, toxicity=0.2)], lambda: 0.2) == RequestFaults()

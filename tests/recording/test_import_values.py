@@ -12,7 +12,7 @@ from cutthrough.exchange.formats.dump_reader import read_dump
 from cutthrough.exchange.formats.imported import (
     Altered,
     NotImported,
-    Unlike,
+    OtherProtocol,
     make_redactor,
 )
 from cutthrough.recording.formats.exchanges import read_exchanges
@@ -114,7 +114,7 @@ def test_entries_of_other_protocols_are_counted(tmp_path):
     connect = entry(7, {"method": "CONNECT", "url": "a.example:443"})
     recordings, named = imported(entry(9), connect, *others)
     assert len(recordings) == 1 and len(named) == 5
-    assert all(isinstance(one, Unlike) for one in named)
+    assert all(isinstance(one, OtherProtocol) for one in named)
     result = import_file(
         io.BytesIO(archive(entry(9), connect, *others)), str(tmp_path / "db"))
     assert (result.added, result.refused) == (1, 0)

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from cutthrough.process.channel import Channel, Gave, Give, Message, Released
+from cutthrough.process.channel import Channel, Give, Message, Released, TunnelsGiven
 from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.limits_page import (
@@ -73,7 +73,7 @@ def test_a_page_is_lent_until_the_giver_has_released_it(workers):
         assert workers.read(giver) == Give(holder=FIRST_HOLDER + taker.page)
         workers.end(taker)
     assert giver.lent_pages == {1, 2}
-    handover_plan.on_report(giver, Gave(given=0, stayed=1))
+    handover_plan.on_report(giver, TunnelsGiven(given=0, stayed=1))
     assert workers.start().page == 3, "both pages are lent"
     handover_plan.on_report(giver, Released(holder=FIRST_HOLDER + 2))
     assert giver.lent_pages == {1, 3}

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cutthrough.process.channel import Channel, Cut, WasCut
+from cutthrough.process.channel import Channel, Cut, CutReport
 from cutthrough.process.selector import Selector
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.upgrade import Served, Successor
@@ -44,7 +44,7 @@ async def test_the_answer_of_a_worker_that_has_ended_counts(ended):
         theirs.send(b'{"type":"gave","given":299,"stayed":0}')
     child.process = ended
     assert child.on_reaped(0) == 0
-    assert messages[0] == WasCut(3, 301, 2) and len(messages) == 3
+    assert messages[0] == CutReport(3, 301, 2) and len(messages) == 3
     assert messages[-1] is None, "the end of file"
 
 
@@ -77,7 +77,7 @@ async def test_a_program_that_drains_answers_before_it_ends(monkeypatch, capfd):
         assert question == Cut(7, Selector(all=True))
         begun.set()
         await may_end.wait()
-        return WasCut(7, 299), -1
+        return CutReport(7, 299), -1
 
     successor = Successor(
         [], False, serves.set, pytest.fail, answer, {},

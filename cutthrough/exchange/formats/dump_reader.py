@@ -21,7 +21,7 @@ from cutthrough.exchange.formats.imported import (
     Frame,
     Message,
     NotImported,
-    Unlike,
+    OtherProtocol,
     sound_fields,
 )
 from cutthrough.exchange.formats.tnetstring import (
@@ -129,7 +129,7 @@ def make_exchange(flow: _State, redactor: Redactor) -> Exchange:
     """Raises NotImported."""
     kind = flow.text("type", "http")         # absent before version 0.11
     if kind in OTHERS:
-        raise Unlike(kind, f"is of type {kind}, not http")
+        raise OtherProtocol(kind, f"is of type {kind}, not http")
     if kind != "http":
         raise NotImported(f"is of type {kind!r:.20}, not http")
     request = flow.part("request")

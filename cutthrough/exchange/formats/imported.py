@@ -59,7 +59,7 @@ class Altered(NotImported):
     """The parts that an import leaves out by design: it has not failed."""
 
 
-class Unlike(NotImported):
+class OtherProtocol(NotImported):
     """An entry of another protocol, such as TCP, or of a browser itself: it is counted,
     and has not failed."""
 
@@ -131,7 +131,7 @@ def make_row(exchange: Exchange, redactor: Redactor) -> tuple[Any, ...]:
     if _TOKEN.fullmatch(exchange.method) is None:
         raise NotImported(f"the method {exchange.method!r:.60} is none")
     if exchange.method == "CONNECT":
-        raise Unlike("CONNECT", CONNECTS)
+        raise OtherProtocol("CONNECT", CONNECTS)
     scheme, host, port, target = split_url(exchange.url)
     if not 0 <= exchange.status <= 999:
         raise NotImported(f"the status {exchange.status} is none")
@@ -236,7 +236,7 @@ def split_url(url: str) -> tuple[str, str, int | None, str]:
     except ValueError as error:
         raise NotImported(f"the URL: {error}") from None
     if parts.scheme and parts.scheme not in _DEFAULT_PORTS:
-        raise Unlike(parts.scheme[:30],
+        raise OtherProtocol(parts.scheme[:30],
                      f"the URL {without_user(url)!r:.60} is none of HTTP")
     if not parts.scheme or not host:
         raise NotImported(f"the URL {without_user(url)!r:.60} is none of HTTP")

@@ -47,8 +47,7 @@ cdef const char *OWN_SIGNATURES = (
     b"ECDSA+SHA256:ECDSA+SHA384:ECDSA+SHA512:ed25519:ed448:RSA-PSS+SHA256:RSA-PSS+SHA384:"
     b"RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512")
 
-# A client that speaks HTTP/1.0 may offer that alone, as curl -0 does
-HTTP_11 = b"\x08http/1.1\x08http/1.0"
+HTTP_11 = b"\x08http/1.1\x08http/1.0"        # curl -0 offers the latter alone
 HTTP_2_OR_11 = b"\x02h2\x08http/1.1\x08http/1.0"
 cdef int shared_index = openssl.SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, free_shared)
 
@@ -66,7 +65,7 @@ if openssl.RAND_bytes(<unsigned char *>&of_no_use, sizeof(TicketKey)) <= 0:
     raise ImportError("libcrypto has no random numbers")
 
 
-cdef class Made:
+cdef class ContextReference:
     """Owns a reference to an SSL_CTX."""
     cdef SSL_CTX *ctx
 
@@ -76,7 +75,7 @@ cdef class Made:
 
 cdef class Shared:
     """What the callbacks of one SSL_CTX need; lives as long as it."""
-    cdef dict by_name           # host -> Made, None for this one; "*.b.c" for a.b.c
+    cdef dict by_name           # host -> ContextReference, None for this one; "*.b.c" for a.b.c
     cdef dict ocsp              # address of the X509 -> bytes
     cdef TicketKeys keys
     cdef bint is_strict         # a name that is not in by_name is refused
@@ -119,7 +118,7 @@ cdef class TlsServer(TlsContext):
         choice. `keys`: of tickets; None: no session can be resumed. `http2`: is preferred to
         HTTP/1.1. `sni_strict`: a client has to name a server that a certificate has. Raises
         TlsError."""
-        cdef Made context
+        cdef ContextReference context
         cdef Shared shared
         loaded = [load(pair) for pair in pairs]
         if not loaded:
@@ -136,7 +135,7 @@ cdef class TlsServer(TlsContext):
             *(part for name, ca in clients.by_name for part in (name.encode(), ca))))).digest()
         contexts = {}
         for chosen, ca in {(first, b""), *judged.values()}:
-            context = Made()
+            context = ContextReference()
             context.ctx = new_context(openssl.TLS_server_method(), min_version, ciphers)
             if groups and not openssl.SSL_CTX_set1_groups_list(context.ctx, groups.encode()):
                 raise TlsError("", why(f"a group of {groups!r} is unknown"))
@@ -169,7 +168,7 @@ cdef class TlsClient(TlsContext):
         "server": all connections lead to one server, by one name; "name": to many; "": none.
         Raises TlsError."""
         cdef bytes wire
-        cdef Made context = Made()
+        cdef ContextReference context = ContextReference()
         context.ctx = new_context(
             openssl.TLS_client_method(), min_version, "", library_of_clients())
         openssl.SSL_CTX_set_verify(
@@ -346,7 +345,7 @@ cdef int on_server_name(SSL *ssl, int *alert, void *arg) noexcept with gil:
         return refuse(alert, UNRECOGNIZED_NAME, HANDSHAKE_UNNAMED) if shared.is_strict else (
             openssl.SSL_TLSEXT_ERR_OK)
     if context is not None:
-        return choose(ssl, (<Made>context).ctx, alert)
+        return choose(ssl, (<ContextReference>context).ctx, alert)
     return openssl.SSL_TLSEXT_ERR_OK
 
 

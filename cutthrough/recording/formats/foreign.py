@@ -15,7 +15,7 @@ from cutthrough.exchange.content import undo_coding
 from cutthrough.exchange.formats.imported import (
     CONNECTS,
     NotImported,
-    Unlike,
+    OtherProtocol,
     clean,
     sound_fields,
     split_url,
@@ -51,7 +51,7 @@ def make_request(method: str, url: str, fields: Fields, body: bytes) -> Request:
     if _TOKEN.fullmatch(method) is None:
         raise NotImported(f"the method {method!r:.60} is none")
     if method.upper() == "CONNECT":
-        raise Unlike("CONNECT", CONNECTS)
+        raise OtherProtocol("CONNECT", CONNECTS)
     scheme, host, port, target = split_url(url)
     path, _, query = target.partition("?")
     return Request(method=method.upper(), scheme=_ON_THE_WIRE.get(scheme, scheme),
