@@ -55,6 +55,16 @@ def test_the_last_address_that_is_no_proxys_is_the_clients(
     assert names(proxy, 1) == [client]
 
 
+def test_a_proxys_idle_connections_make_room_for_its_next(
+        start_policy, make_origin, call):
+    """They rested as their last clients', and the next connection was refused."""
+    proxy = start_policy(LOCAL, "max_connections_per_client = 2\n" + LISTENER)
+    url = make_origin().url()
+    for host in range(5):
+        field = f"X-Forwarded-For: 192.0.2.{host}"
+        assert call(proxy).get(url, field).status == 200
+
+
 def test_anybody_else_names_nobody(start_policy, make_origin, call):
     proxy, url = start_policy(LOCAL, LISTENER), make_origin().url()
     for source in ("127.0.0.1", "127.0.0.4"):

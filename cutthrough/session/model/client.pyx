@@ -400,8 +400,9 @@ cdef class Client:
         self.relay.up.shut = self.relay.down.shut = self.until_close = False
         give_block(&self.head)
         memset(&self.stamps, 0, sizeof(self.stamps))
-        self.account = self.snapshot = self.terms = None
-        self.login = None
+        self.account = self.snapshot = self.terms = self.login = None
+        if self.entrance is not None and self.entrance.has_peer:
+            self.address = self.entrance.peer   # only a request has a named client
         leave_parent(self)
         drop_extras(self)
         memset(&self.request, 0, sizeof(self.request))
