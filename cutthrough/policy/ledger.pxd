@@ -1,7 +1,8 @@
 """Exact counts of everything that is limited, over all workers."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from cutthrough.policy.shared_table cimport Bucket, Row, SharedTable, Table
+from cutthrough.policy.shared_table cimport (
+    MOST_BUCKETS, Bucket, Buckets, Row, SharedTable, Table)
 
 cdef enum:
     DAY_S = 86400
@@ -27,6 +28,7 @@ cdef struct Holding:
 
 # The limits of a user. 0: no limit.
 cdef struct UserLimits:
+    uint32_t table          # number of its name: each table has buckets of its own; 0: no rates
     uint32_t connections
     uint32_t tunnels
     double requests_per_second
@@ -73,6 +75,35 @@ cdef inline double tokens_of(double tokens, int64_t *as_of_us, double rate, doub
         tokens += passed_us * rate / 1e6
         as_of_us[0] = now_us
     return min(tokens, depth)
+
+cdef inline void take_buckets(Row *row, uint32_t table) noexcept nogil:
+    """Makes the row's buckets those of this table of limits. One bucket for two rates would fill at
+    the higher one, and run over at the lower one's depth. If a user is under more tables than there
+    is room for, one takes over the buckets that were used longest ago, as they are."""
+    cdef Buckets kept
+    cdef int i, at = 0
+    if row.table == table or table == 0:
+        return
+    for i in range(MOST_BUCKETS):
+        if row.others[i].table == table:
+            at = i
+            break
+        if row.others[at].table and used_us(&row.others[i]) < used_us(&row.others[at]):
+            at = i
+    kept = row.others[at]               # free: all 0, never used
+    if row.table:
+        row.others[at].table = row.table
+        row.others[at].requests, row.others[at].requests_us = row.requests, row.requests_us
+        row.others[at].bytes = row.bytes
+        row.others[at].lanes[0], row.others[at].lanes[1] = row.lanes[0], row.lanes[1]
+    row.table, row.requests, row.requests_us = table, kept.requests, kept.requests_us
+    row.bytes = kept.bytes
+    row.lanes[0], row.lanes[1] = kept.lanes[0], kept.lanes[1]
+
+cdef inline int64_t used_us(const Buckets *buckets) noexcept nogil:
+    """0: free, or never used."""
+    return max(buckets.requests_us, buckets.bytes.at_us, buckets.lanes[0].at_us,
+               buckets.lanes[1].at_us)
 
 cdef class Ledger(SharedTable):
     # Counts a new connection. ENTERED: leave() gives back the counts in `holding`.

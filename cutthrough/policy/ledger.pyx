@@ -110,6 +110,7 @@ cdef class Ledger(SharedTable):
         self._lock()
         if limits.requests_per_second > 0:
             row = self._row(&self.page.users, holding.user_row)
+            take_buckets(row, limits.table)
             row.requests += 1                       # tokens_of caps it at the burst
             row.spent -= 1
         self._leave_user(holding, now_us)
@@ -151,6 +152,7 @@ cdef class Ledger(SharedTable):
             lanes = 2 * max(1, <int64_t>self._sum(self._held(row, CONNECTIONS)))
             grant.bytes = min(want, max(grant.left_today // (2 * lanes), LAST_BYTES))
         want = grant.bytes
+        take_buckets(row, limits.table)
         lane = &row.lanes[draw.lane]
         if limits.lane_rate[draw.lane] > 0:
             grant.bytes = most_of(lane, limits.lane_rate[draw.lane],
@@ -347,6 +349,7 @@ cdef inline void change_hands(uint32_t *held, int giver, int taker) noexcept nog
 cdef inline bint take_request(Row *row, const UserLimits *limits, int64_t now_us,
                               uint32_t *retry_s) noexcept nogil:
     cdef double rate = limits.requests_per_second
+    take_buckets(row, limits.table)
     row.requests = tokens_of(row.requests, &row.requests_us, rate, limits.burst, now_us)
     if row.requests < 1:
         retry_s[0] = <uint32_t>min((1 - row.requests) / rate + 1, <double>DAY_S)

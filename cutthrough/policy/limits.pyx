@@ -12,6 +12,8 @@ burst through, and less would lose tokens to the timer wheel, which fires up to 
 quota is booked when a quantum has been used, at the end, and each second while the relay runs.
 """
 
+from zlib import crc32
+
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -39,6 +41,7 @@ cdef class Terms:
         self.per_user = limits.per == "user"
         self.bandwidth = bandwidth
         self.most_bytes = most_bytes
+        self.limits.table = 0 if name is None else crc32(name.encode()) or 1
         self.limits.connections = min(limits.connections, MOST_COUNT)
         self.limits.tunnels = min(limits.tunnels, MOST_COUNT)
         self.limits.requests_per_second = limits.requests_per_second

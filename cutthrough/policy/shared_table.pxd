@@ -16,15 +16,28 @@ cdef struct Bucket:
     int64_t at_us           # time of `tokens`; 0: never used
     int64_t full_us         # when it was last full
 
+# What is left of one table of limits, while a request under another has the row's own fields.
+cdef struct Buckets:
+    uint32_t table          # its number; 0: free
+    double requests
+    int64_t requests_us
+    Bucket bytes
+    Bucket lanes[2]
+
+cdef enum:
+    MOST_BUCKETS = 3        # beside the row's own
+
 cdef struct Row:
     uint64_t tag[2]         # keyed hash of the name
     uint32_t next           # row number, in its chain or in the free list; 0: the end
     uint32_t is_used
     # Only for users. Times as of a Bucket
+    uint32_t table          # whose the next four are: UserLimits.table; 0: nobody's yet
     double requests         # tokens of the bucket for requests
     int64_t requests_us     # time of `requests`; 0: never used
     Bucket bytes            # of both directions together
     Bucket lanes[2]         # of each, up and down
+    Buckets others[MOST_BUCKETS]
     int64_t full_us         # when all buckets are full and the quota is new: may be dropped
     int32_t day             # days of the epoch, UTC
     int32_t remote_day      # likewise, for remote_bytes
