@@ -283,7 +283,7 @@ def _port_rule(config: Config, method: str) -> str:
 
 
 async def _ask_hook(hook: Hook, request: Request) -> Decision | None:
-    caller, method, host, port, _ = request
+    caller, method, host, port = request[:4]
     answer: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
     hook.ask(caller.user.encode(), host.encode() + port.to_bytes(2, "big"),
              Details(caller.groups, caller.client, method), answer.set_result)

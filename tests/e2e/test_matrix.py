@@ -70,9 +70,8 @@ def by_user(way: Way, ask: Ask) -> str:
 
 
 def by_method(way: Way, ask: Ask) -> str:
-    """A offers no tunnels and upgrades, B no GET: an offer is one too."""
-    is_get = way.dialect in ("GET", "UPGRADE") if ask.port else way.dialect == "GET"
-    return DENIED if is_get == ask.port else "ok"
+    is_get = way.dialect == "GET"       # B denies it, A all others; an offer is both
+    return DENIED if is_get == ask.port or way.dialect == "UPGRADE" else "ok"
 
 
 def by_path(way: Way, ask: Ask) -> str:
