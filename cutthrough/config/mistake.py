@@ -12,6 +12,8 @@ from typing import NamedTuple, Self
 
 MOST_TOLD = 20                               # mistakes shown, over all files
 MOST_SHOWN = 100                             # characters of a line
+# Mistakes of one file that are noted: a file with as many is hardly of its kind
+MOST_NOTED = 1000
 
 # User information of a URL, or what looks like it without a scheme, up to the last at
 # sign: a password may have one. Not the facility of `syslog:local0@/path`, nor the
@@ -29,6 +31,7 @@ class Place(NamedTuple):
     text: str = ""                           # without secrets; "": never shown
     column: int = 0
     width: int = 0
+    left_out: int = 0                        # characters before `text`
 
     def without_userinfo(self) -> "Place":
         """The same part of the line, without the credentials of URLs (R37)."""
@@ -85,7 +88,7 @@ def noting(mistakes: list[Mistake]) -> Iterator[None]:
     try:
         yield
     except Mistake as mistake:
-        mistakes += mistake.all
+        mistakes += mistake.all[:max(0, MOST_NOTED - len(mistakes))]
 
 
 def raise_all(mistakes: Sequence[Mistake]) -> None:
@@ -103,7 +106,7 @@ def show(mistake: Mistake) -> str:
     if place is None or not place.text.strip():
         return str(mistake)
     # As compilers have it: editors open the file there
-    said = mistake.at(f":{place.line}:{place.column + 1}")
+    said = mistake.at(f":{place.line}:{place.left_out + place.column + 1}")
     first = max(0, place.column + min(place.width, 40) - MOST_SHOWN + 10)
     text = place.text[first:first + MOST_SHOWN]
     column = place.column - first
@@ -118,5 +121,6 @@ def show_all(mistake: Mistake) -> Iterator[str]:
         yield show(item)
     if mistake.others:
         left = len(mistake.all) - MOST_TOLD
-        yield f"{len(mistake.all)} mistakes" + (
+        more = "at least " if len(mistake.all) >= MOST_NOTED else ""
+        yield f"{more}{len(mistake.all)} mistakes" + (
             f", {left} of them not shown" if left > 0 else "")

@@ -24,7 +24,7 @@ from cutthrough.config.config import (
 )
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.items import reasons_of
-from cutthrough.config.mistake import Mistake, noting, raise_all
+from cutthrough.config.mistake import MOST_NOTED, Mistake, noting, raise_all
 from cutthrough.config.option import RowPath, Table, show_path
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import (
@@ -266,6 +266,8 @@ def _read_toml(path: str, mistakes: list[Mistake]
         raise ConfigError(path, "", str(error)) from None
     texts, rows, places = {}, {}, Places(text, _is_secret)
     for key, value in table.items():
+        if len(mistakes) >= MOST_NOTED:
+            break
         if key in TABLES:
             rows[key] = value
             continue

@@ -6,11 +6,12 @@ The scanner does not validate, because tomllib has accepted its input already.
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cutthrough.config.mistake import Place
+from cutthrough.config.mistake import MOST_SHOWN, Place
 
 Path = tuple[str | int, ...]
 
@@ -23,6 +24,7 @@ _VALUE = re.compile(
 _AT = re.compile(r" \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)$")
 _PAIR = re.compile(r"""[ \t]*(["']?)([\w-]+)\1[ \t]*=[ \t]*""")
 _YAML = re.compile(r"\s*(?:- )?[\w-]+:(?: |$)|---")
+_END = re.compile(r"[\s\"']")                # of a word
 _BARE = re.compile(r"[^\s#\"'\[{][^\s#\"']*")
 
 
@@ -78,26 +80,55 @@ class Places:
         return self._place(begin, end)
 
     def _place(self, begin: int, end: int) -> Place:
-        first = self._text.rfind("\n", 0, begin) + 1
-        last = self._text.find("\n", first)
-        last = len(self._text) if last < 0 else last
-        shown, column, width = "", begin - first, min(end, last) - begin
-        at = first
-        for start, stop in self._secrets(first, last):
+        """With a part of the line: a list in one line may have a million items, and a
+        mistake in each."""
+        number = bisect_right(self._lines, begin)
+        first = self._lines[number - 1]
+        last = self._lines[number] - 1 if number < len(self._lines) else len(self._text)
+        left, right = self._around(begin, first, last)
+        shown, column, width = "", begin - left, min(end, right) - begin
+        at = left
+        for start, stop in self._secrets(left, right):
             shown += self._text[at:max(at, start)] + "…"
-            at = min(stop, last)
+            at = min(stop, right)
             if start <= begin < stop:
                 column, width = len(shown) - 1, 1
             elif stop <= begin:
                 column = len(shown) + begin - at
-        shown += self._text[at:last]
-        return Place(self._text.count("\n", 0, first) + 1, shown, column, width)
+        shown += self._text[at:right]
+        return Place(number, shown, column, width, left - first)
+
+    def _around(self, begin: int, first: int, last: int) -> tuple[int, int]:
+        """The part of the line that is shown. It begins and ends between words: half a
+        URL may have a password without its at sign."""
+        left, right = max(first, begin - MOST_SHOWN), min(last, begin + MOST_SHOWN)
+        if left > first:
+            word = _END.search(self._text, left, begin)
+            left = begin if word is None else word.end()
+        if right < last:
+            ends = [word.end() for word in _END.finditer(self._text, begin + 1, right)]
+            scheme = self._text.find("//", begin, right)
+            right = ends[-1] if ends else right if scheme < 0 else scheme + 2
+        return left, right
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        """Where each line begins."""
+        return [0, *(match.end() for match in re.finditer("\n", self._text))]
+
+    @cached_property
+    def _leaves(self) -> tuple[list[int], list[int], list[Path]]:
+        """Begins and ends of all values without others inside, which do not overlap."""
+        leaves = sorted((*span.value, path) for path, span in self._spans.items()
+                        if span.is_leaf)
+        return ([begin for begin, _, _ in leaves], [end for _, end, _ in leaves],
+                [path for _, _, path in leaves])
 
     def _secrets(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        for path, span in self._spans.items():
-            begin, end = span.value
-            if span.is_leaf and begin < last and end > first and self._is_secret(path):
-                yield begin, end
+        begins, ends, paths = self._leaves
+        for i in range(bisect_right(ends, first), bisect_left(begins, last)):
+            if self._is_secret(paths[i]):
+                yield begins[i], ends[i]
 
 
 def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from cutthrough.config.mistake import noting, raise_all
+from cutthrough.config.mistake import MOST_NOTED, noting, raise_all
 from cutthrough.config.settings import OF_POLICY
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.user_names import composed
@@ -268,6 +268,8 @@ class _Reader(ListReader):
         has_lines = len(lines) == len(tables)
         rules = []
         for i, table in enumerate(tables):
+            if len(self.mistakes) >= MOST_NOTED:
+                break
             with self.table_at("rules", i):
                 if not isinstance(table, dict):
                     self.fail("", "takes a table")

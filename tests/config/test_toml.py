@@ -4,7 +4,12 @@ import tomllib
 
 import pytest
 
+from cutthrough.config.config import ConfigError
+from cutthrough.config.mistake import MOST_NOTED, MOST_SHOWN, Mistake
+from cutthrough.config.settings import load
 from cutthrough.config.toml import Places, TomlError, _Scanner, read_toml
+from cutthrough.policy.rules import read_policy
+from cutthrough.policy.source import PolicyError
 
 TEXT = r'''# a comment with = and "quotes"
 plain = 1
@@ -131,3 +136,41 @@ def test_the_longest_integers_are_read():
 def test_a_text_that_nests_too_deep_is_a_mistake(opening, closing):
     with pytest.raises(TomlError, match="nests too deep"):
         read_toml(f"a = {opening * 5000}1{closing * 5000}", lambda path: False)
+
+
+def test_a_place_in_a_long_line_has_a_part_of_it():
+    """A list of many items in one line, each with a mistake, took their product."""
+    items = [f"http://bad{number}.example/" for number in range(100_000)]
+    found = Places(f"x = {items!r}", lambda path: False)
+    shown = [found.value("x", number) for number in (0, 5, 50_000, 99_999)]
+    for place, number in zip(shown, (0, 5, 50_000, 99_999), strict=True):
+        assert marked(place) == repr(items[number])
+        assert len(place.text) <= 2 * MOST_SHOWN
+    assert shown[0].left_out == 0 and shown[2].left_out + shown[2].column == (
+        f"x = {items!r}".index(items[50_000]) - 1)
+
+
+@pytest.mark.parametrize("secret", ["s3cret", "s3cret" * 40])
+def test_half_a_url_shows_no_password(secret):
+    """The at sign may be beyond the part of the line."""
+    fill = "x" * (MOST_SHOWN - 9)
+    for text in (f'y = "http://u:{secret}@h/{fill}", x = 1',
+                 f'x = 1, z = "{fill}", y = "http://u:{secret}@h/"',
+                 f'x = "http://u:{secret}@h/{fill}{fill}"',
+                 f'x = 1{" " * (MOST_SHOWN - 12)}, y = "http://u:{secret}@h/"'):
+        found = Places(f"a = {{ {text} }}", lambda path: False)
+        place = Mistake("", "", "", found.value("a", "x")).place
+        assert "s3cret" not in place.text and "cret" not in place.text
+
+
+def test_a_file_of_another_kind_is_refused_in_time(tmp_path):
+    """Each of a hundred thousand keys was compared with all options."""
+    path = tmp_path / "cutthrough.toml"
+    path.write_text("".join(f'name{number} = "x"\n' for number in range(100_000)))
+    with pytest.raises(ConfigError) as caught:
+        load(file=str(path))
+    assert len(caught.value.all) == MOST_NOTED
+    policy = "".join(f'[[rules]]\nhostz{number} = "x"\n' for number in range(20_000))
+    with pytest.raises(PolicyError) as refused:
+        read_policy(policy, "p", str)
+    assert MOST_NOTED <= len(refused.value.all) < MOST_NOTED + 10
