@@ -234,12 +234,16 @@ class FlowsPage:
         return web.json_response({"paused": paused, "unanswered": unanswered})
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
-        number = int(request.match_info.get("id", 0))
-        if not number and not request.query.get("filter", "").strip() and (
-                request.query.get("all") != "true"):
-            raise ValueError("no flows are selected: give a filter; all=true selects "
-                             "all")
-        return await self.relay(request, self.query(request, "delete", number=number))
+        number, every = int(request.match_info.get("id", 0)), False
+        if not number and "id" in request.match_info:
+            raise QueryError("there is no flow 0", 404)
+        if not number and not request.query.get("filter", "").strip():
+            every = request.query.get("all") == "true"
+            if not every:
+                raise ValueError("no flows are selected: give a filter; all=true "
+                                 "selects all")
+        return await self.relay(request, self.query(
+            request, "delete", number=number, all=every))
 
     async def send(self, request: web.Request) -> web.StreamResponse:
         proxy = self._flows.own_proxy()

@@ -329,6 +329,8 @@ def _numbers(reader: Reader, query: Query, test: Test) -> list[tuple[int, int]]:
 
 
 def _delete(reader: Reader, query: Query) -> Result:
+    if not (query.number or query.filter.strip() or query.all):
+        raise QueryError("no flows are selected", 400)
     numbers = [query.number] if query.number else [
         number for _, number in _numbers(reader, query, parse_filter(query.filter))]
     count = 0

@@ -55,6 +55,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     database: str                            # a path, or a URL with its password
     client: str = ""                         # the reader, for the log of reads
     filter: str = ""
+    all: bool = False                        # of "delete": without number and filter
     words: str = ""                          # full-text search, or a command of curl
     number: Number = 0                       # of one flow; 0: all that pass
     other: Number = 0                        # of the flow to compare with

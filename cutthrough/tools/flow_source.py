@@ -159,9 +159,14 @@ class ByDatabase:
 
     def _answer(self, verb: Any, file: bytes = b"", wait_s: float = ANSWER_S,
                 **fields: Any) -> tuple[Answer, bytes]:
-        query = Query(verb=verb, database=self._database, size=len(file), **fields)
         try:
-            self._write(msgspec.json.encode(query), file)
+            query = msgspec.json.encode(Query(
+                verb=verb, database=self._database, size=len(file), **fields))
+            msgspec.json.decode(query, type=Query)      # its reader would end by it
+        except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+            raise Unanswered(str(error)) from None
+        try:
+            self._write(query, file)
             head = msgspec.json.decode(self._frame(wait_s), type=Answer)
             pieces = []
             while piece := self._frame(ANSWER_S):

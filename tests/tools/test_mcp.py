@@ -164,6 +164,17 @@ async def test_changes_are_made_with_the_flag(database):
         assert "--proxy" in await refusal(client, "replay_flow", id=2)
 
 
+async def test_a_number_that_no_flow_has_is_refused(database, capfd):
+    """0 deleted all of them, and ended the reader of the database with others."""
+    async with served("--db", database, "--allow-writes") as client:
+        assert "no flows are selected" in await refusal(client, "delete_flow", id=0)
+        for number in (-1, 1 << 63, 10 ** 30):
+            for verb in ("delete_flow", "show_flow"):
+                assert "Expected `int`" in await refusal(client, verb, id=number)
+        assert len((await ask(client, "list_flows"))["flows"]) == 5
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_read_that_does_not_end_is_ended(database, monkeypatch):
     others = psutil.Process().children()    # of other tests of this process: a browser
     source = ByDatabase(str(database))
