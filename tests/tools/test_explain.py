@@ -1,24 +1,17 @@
 """explain and suggest: the decision about a request, and a policy that lets it pass."""
 
-import contextlib
 import json
-import os
 import re
-import threading
 
-import msgspec
 import pytest
 
 from cutthrough.cli.main import main
-from cutthrough.config.config import ConfigError
 from cutthrough.doctor.ssrf_cases import NOWHERE, disguises
 from cutthrough.policy.address import class_of
 from cutthrough.policy.rules import read_policy
-from cutthrough.tools.log_reader import MOST_LINE, LogReader
+from cutthrough.tools.log_reader import LogReader
 from cutthrough.tools.suggest import suggest
 from cutthrough.wire.target import read_authority
-from tests.support.memory import peak_of
-from tests.support.wait import PATIENCE
 from tests.tools.explaining import entry, line_of
 
 POLICY = """
@@ -413,44 +406,6 @@ def test_a_user_of_any_spelling_is_quoted(log, user):
 
 def test_nothing_refused_proposes_nothing(log):
     assert suggest(LogReader(log(entry()))) == "# Nothing was refused.\n"
-
-
-def test_a_device_without_an_end_is_no_log():
-    with pytest.raises(ConfigError, match="/dev/zero: is a device, not a file"):
-        suggest(LogReader("/dev/zero"))
-    assert suggest(LogReader("/dev/null")) == "# Nothing was refused.\n"
-
-
-@pytest.mark.parametrize("junk", [b"\0", b"junk" * 999 + b"\n"],
-                         ids=["a line", "lines"])
-def test_a_pipe_without_an_end_is_read_until_it_can_be_no_log(tmp_path, junk):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-
-    def write() -> None:
-        with contextlib.suppress(BrokenPipeError), open(path, "wb") as file:
-            while True:
-                file.write(junk * (65536 // len(junk)))
-
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-
-    def read() -> None:
-        with pytest.raises(ConfigError, match="has no line of an access log in JSON"):
-            suggest(LogReader(str(path)))
-
-    assert peak_of(read) < 8 * MOST_LINE
-    writer.join(PATIENCE)
-    assert not writer.is_alive()
-
-
-def test_a_line_of_any_length_is_one_line(tmp_path):
-    path = tmp_path / "log"
-    path.write_bytes(b"x" * (MOST_LINE * 2 + 5) + b"\n\n"
-                     + msgspec.json.encode(entry("destination_denied")) + b"\nx")
-    reader = LogReader(str(path))
-    assert "alice" in suggest(reader)
-    assert (reader.read, reader.unreadable) == (1, 2)
 
 
 # Destinations that the doctor tries.
