@@ -36,18 +36,20 @@ class Transferred(NamedTuple):
     size: int                                # in bytes, of the whole
     chunked: bool = False
     cut: bool = False                        # a piece was lost on the way
+    failed: bool = False                     # its exchange has, and it has content
 
 
 def make_body(transferred: Transferred, head: str, redactor: Redactor, *,
               of_request: bool = False, echoes: Echoes | None = None) -> Body:
-    """`of_request`: less than its Content-Length is not the whole body; an answer's may
-    have none (HEAD)."""
-    raw, size, chunked, cut = transferred
+    """`of_request`: less than its Content-Length is not the whole body. So it is of an
+    answer whose exchange has failed; others may have another one, by a filter."""
+    raw, size, chunked, cut, failed = transferred
     whole = size == len(raw)
     if not chunked:
-        length = find_field(head, "content-length") if of_request else ""
-        if length.isdecimal() and size < int(length):
-            whole, cut = False, cut or whole
+        length = find_field(head, "content-length") if (
+            of_request or failed) else ""
+        if length.isdecimal() and size < int(length[:20]):
+            whole, cut = False, cut or (whole and of_request)
         return make_content(raw, head, size, whole=whole, cut=cut, redactor=redactor,
                             echoes=echoes)
     data, ended, trailers = read_chunks(raw)

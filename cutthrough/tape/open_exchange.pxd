@@ -26,6 +26,8 @@ cdef class OpenExchange:
 cdef int64_t add_part(OpenExchange exchange, Kind kind, bytes payload) except -1
 # Raises ValueError if its lengths go beyond `n` bytes, or it has numbers that do not exist.
 cdef int check_end(const EndRecord *end, size_t n) except -1
+# Has it, though its answer has content? The content may have less than its Content-Length then.
+cdef bint has_failed(const EndRecord *end)
 # Pieces of an answer without their times; None: there are none.
 cdef list untimed(list pieces)
 cdef list appended(list pieces, object piece)

@@ -12,6 +12,8 @@ from cutthrough.session.model.counters import METHODS
 from cutthrough.wire.openings import PROTOCOLS
 
 cdef int N_OUTCOMES = len(OUTCOMES), N_METHODS = len(METHODS), N_PROTOCOLS = len(PROTOCOLS)
+cdef int HEAD = METHODS.index("HEAD")
+cdef frozenset FAULTS = frozenset([n for n, row in enumerate(OUTCOMES) if row.fault])
 
 
 cdef class OpenExchange:
@@ -56,6 +58,11 @@ cdef int check_end(const EndRecord *end, size_t n) except -1:
     if end.outcome >= N_OUTCOMES or end.method >= N_METHODS or end.protocol >= N_PROTOCOLS:
         raise ValueError("fields of the end of an exchange have numbers that do not exist")
     return 0
+
+
+cdef bint has_failed(const EndRecord *end):
+    return end.outcome in FAULTS and (
+        end.body_down != 0 or not (end.method == HEAD or end.status == 304))
 
 
 cdef list appended(list pieces, object piece):

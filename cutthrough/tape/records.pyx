@@ -19,7 +19,7 @@ from cutthrough.tape cimport end_record
 from cutthrough.tape cimport ring
 from cutthrough.tape.batch cimport TEXT, Batch
 from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
-from cutthrough.tape.open_exchange cimport OpenExchange, add_part, check_end, untimed
+from cutthrough.tape.open_exchange cimport OpenExchange, add_part, check_end, has_failed, untimed
 from cutthrough.tape.plain cimport plain_of, put_content, put_size
 from cutthrough.tape.ring cimport (        # this form is seen when it changes
     Kind, Record, Whole, behind, payload_of)
@@ -242,9 +242,8 @@ cdef class Assembly:
             heard = redactor.heard = []
         # Most heads go as they are, but for values of fields, and need no object
         up_text = down_text = down_head = None
-        if (end.origin_http or self._reads_urls or may_have_user(up.data, up.n)
-                or may_have_user(down.data, down.n)
-                or not (is_ascii(up.data, up.n) and is_ascii(down.data, down.n))):
+        if (end.origin_http or self._reads_urls or may_have_user(up.data, up.n) or may_have_user(
+                down.data, down.n) or not (is_ascii(up.data, up.n) and is_ascii(down.data, down.n))):
             up_text, down_text = latin1_of(up), latin1_of(down)
             if end.origin_http:
                 up_text, down_text = as_http2(up_text), as_http2(down_text)
@@ -281,7 +280,7 @@ cdef class Assembly:
                 == end.body_up + end.body_down)
             if flags & (end_record.UP_CUT | end_record.DOWN_CUT):
                 messages_state = "incomplete"
-        if not (self._reads_bodies or is_websocket or flags & (
+        if not (self._reads_bodies or is_websocket or has_failed(end) or flags & (
                 end_record.DOWN_CHUNKED | end_record.DOWN_CUT)):
             plain_down = plain_of(parts.down, end.body_down, raw_down, False,
                                   None if echoes is None else echoes.parts)
@@ -289,7 +288,7 @@ cdef class Assembly:
             body_down = make_body(
                 Transferred(b"".join(parts.down or untimed(parts.timed)), end.body_down,
                             flags & end_record.DOWN_CHUNKED != 0,
-                            flags & end_record.DOWN_CUT != 0),
+                            flags & end_record.DOWN_CUT != 0, has_failed(end)),
                 latin1_of(raw_down), redactor, echoes=echoes)
         # In the order of COLUMNS
         to.text(name, snprintf(name, sizeof(name), b"%lu-%lu", <unsigned long>worker,

@@ -93,6 +93,23 @@ def test_trailers_are_kept_if_all_of_them_are_there():
     assert ended(b"2\r\nhi\r\n0\r\n\r\n")["response_trailers"] is None
 
 
+@pytest.mark.parametrize(("outcome", "method", "body", "state"), [
+    ("response_truncated", "GET", b"hi", "truncated"),
+    ("client_closed", "GET", b"hi", "truncated"),
+    ("response_truncated", "GET", b"", "truncated"),
+    ("client_closed", "HEAD", b"", None), ("response_truncated", "GET", b"hi!", None),
+    ("ok", "GET", b"hi", None)])
+@pytest.mark.parametrize("json", [(), ("$..password",)])
+def test_an_answer_that_ended_before_its_length_is_not_whole(
+        outcome, method, body, state, json):
+    """It had no state, as one that is whole. A filter may change a length, too."""
+    last = end(body_down=len(body), outcome=outcome, method=method)
+    (row,) = rows((HEADS, 0, 1, heads()), (DOWN, 0, 1, body), (END, 0, 1, last),
+                  json=json)
+    assert row["response_body_state"] == state
+    assert row["response_body"] == body.decode()
+
+
 def test_json_in_a_url_and_in_a_field_is_redacted():
     up = (b"GET /?x=%7B%22password%22%3A%22s3cret%22%7D HTTP/1.1\r\n"
           b'X-Event: {"password": "s3cret"}\r\n\r\n')
