@@ -1,5 +1,6 @@
 """Files of other programs in the database: HAR 1.2 of ours and theirs, and dumps."""
 
+import gzip
 import io
 import json
 import sqlite3
@@ -26,6 +27,7 @@ from cutthrough.storage.sqlite_store import SqliteStore
 from cutthrough.storage.store import StoreError
 from cutthrough.storage.stores import open_reader
 from tests.capture.dumps import dump, state
+from tests.capture.dumps import request as dumped_request
 from tests.capture.flows import flow
 from tests.capture.har_flows import ALL
 from tests.support.archives import archive, entry, request, response
@@ -404,3 +406,20 @@ def test_a_row_that_the_database_refuses_costs_itself_alone(path, monkeypatch):
              for number in (1, 2, 3)]
     result = import_file(io.BytesIO(archive(*given)), path)
     assert (result.added, result.known, result.refused) == (2, 0, 1)
+
+
+@pytest.mark.parametrize("padding", [b"", b"\0" * 100_000])
+def test_all_members_of_gzip_are_imported(path, padding):
+    """R93. The flows behind the first member were not there, and nothing said so."""
+    packed = padding.join(
+        gzip.compress(dump(state(id=f"flow-{number}", request=dumped_request(
+            timestamp_start=1700000000.0 + number)))) for number in range(3))
+    result = import_file(io.BytesIO(packed + padding), path)
+    assert (result.added, result.refused) == (3, 0)
+
+
+def test_members_of_gzip_are_bounded(path, monkeypatch):
+    """R70."""
+    monkeypatch.setattr("cutthrough.exchange.formats.packed.MOST_MEMBERS", 10)
+    with pytest.raises(NotImported, match="more than 10 members"):
+        import_file(io.BytesIO(gzip.compress(b"") * 11), path)
