@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cutthrough.exchange.heads import find_field, find_list
 
 MOST_PARTS = 1000                            # of a body, those within parts included
+MOST_LINES = 1 << 17                         # of a stream of events: 2 µs each
 MOST_FIELD = 16384                           # octets of a field of a part
 MOST_FOLDS = 100                             # lines that continue a field, of a part
 _BOUNDARY = re.compile(
@@ -147,7 +148,9 @@ def redact_events(data: bytes, redact: Callable[[bytes], bytes],
                   redact_others: Callable[[bytes], bytes]) -> bytes:
     """A stream in which `redact_others` has had all lines between two of data, and
     `redact` the data of each event. If that has changed, its lines stand behind the
-    other lines of the event."""
+    other lines of the event. Raises Malformed if it has more than MOST_LINES."""
+    if data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n") > MOST_LINES:
+        raise Malformed
     mark = _MARK if data.startswith(_MARK) else b""
     data = _redact_others(data[len(mark):], redact_others)
     return mark + _redact_data(data, redact)

@@ -211,7 +211,10 @@ class Redactor:
         """UTF-8, of this media type. Raises Unreadable."""
         kind_of = kind.lower()
         if kind_of.startswith("text/event-stream"):
-            return redact_events(data, self._event, self._others)
+            try:
+                return redact_events(data, self._event, self._others)
+            except Malformed:
+                raise Unreadable from None
         if kind_of.startswith("multipart/"):
             return self._parts(data, kind, outermost())
         is_form = kind_of.startswith(_FORM)
