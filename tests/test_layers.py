@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "codings": set(),
     "exchange": {"outcome", "codings"},
     "filters": {"contained", "codings", "exchange"},
-    "log": DATA,
+    "log": DATA | {"exchange"},
     "process": DATA | {"exchange"},
     "activity": DATA - {"config", "http2"} | {"contained"},
     "tape": DATA - {"config", "http2"} | {"exchange"},
