@@ -229,6 +229,8 @@ def read_text(data: bytes, kind: str, *, whole: bool) -> Text | None:
         if data.startswith(mark):
             codec = codec_of_mark
             break
+    else:
+        codec = order_of(data, codec)
     if not codec:
         if is_text(kind):                    # of an unknown charset
             return None
@@ -241,6 +243,15 @@ def read_text(data: bytes, kind: str, *, whole: bool) -> Text | None:
         codec = "utf-8" if codec == "utf-8" else "latin-1"
         read = Text(data.decode(codec, errors), codec, errors)
     return None if "\0" in read.text else read
+
+
+def order_of(data: bytes, codec: str) -> str:
+    """Of UTF-16 without a mark the order of most octets: RFC 2781 and the WHATWG have
+    different ones, and in the wrong one each text is another."""
+    if not codec.startswith("utf-16"):
+        return codec
+    first, second = data[::2].count(0), data[1::2].count(0)
+    return codec if first == second else "utf-16-be" if first > second else "utf-16-le"
 
 
 def _decode(data: bytes, codec: str, whole: bool) -> str:

@@ -265,3 +265,12 @@ def test_a_match_that_the_end_of_a_cut_body_has_begun_goes(charset):
     assert kept == cut[:-MOST_MATCH] and len(kept) > 4000
     assert made.content(cut[-40:], kind, whole=False) == b""
     assert redactor(query=("a",)).content(cut, kind, whole=False) == cut
+
+
+@pytest.mark.parametrize("label", ["utf-16", "utf-16be", "utf-16le", "unicode"])
+@pytest.mark.parametrize("codec", ["utf-16-be", "utf-16-le"])
+def test_utf_16_is_read_in_either_order(label, codec):
+    """R79. RFC 2781 has one order for it, the WHATWG the other."""
+    data = "?token=s3cret&b=é\u3000".encode(codec)
+    made = redactor(query=("token",)).content(data, f"text/plain; charset={label}")
+    assert made.decode(codec) == "?token=[redacted]&b=é\u3000"
