@@ -142,7 +142,7 @@ ROWS = (
     ("recording_missed", 502, 2, "http_request_denied", "TCP_DENIED", "policy",
         "the rule replays, and no recording answers this request"),
     ("replay_failed", 502, 1, "proxy_internal_error", "TCP_DENIED", "proxy",
-        "a recording matches, and its template or the hook on_replay has failed, or took too long"),
+        "a recording matches, and cannot be sent, or its template or the hook on_replay has failed"),
     ("recording_full", 503, 1, "proxy_internal_response", "TCP_DENIED", "policy",
         "the rule refuses what cannot be recorded, and the writer of recordings is behind"),
     ("recording_too_large", 502, 1, "proxy_internal_response", "TCP_DENIED", "policy",

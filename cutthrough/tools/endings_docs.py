@@ -141,8 +141,8 @@ ADVICE = {
     "recording_missed": "`GET /replays` and the page of recordings have the nearest "
                         "recording and what differs, under the request's id: record "
                         "it, or change the route's key",
-    "replay_failed": "the reply has the template's mistake, and the error log the "
-                     "hook's",
+    "replay_failed": "the reply has the mistake of the template or the head, and the "
+                     "error log the hook's",
     "recording_full": (
         "look at the disk of `recording_directory`; raise the rule's `recording_queue` "
         "or `recording_queue_timeout`, or let it pass unrecorded (`unrecorded`)"),

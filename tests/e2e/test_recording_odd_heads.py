@@ -1,11 +1,16 @@
-"""Heads that only a lenient reader accepts are kept as the grammar has them."""
+"""Heads that only a lenient reader accepts are kept as the grammar has them, and none
+is replayed that a client would read otherwise."""
+
+from typing import Any
 
 import pytest
 
+from cutthrough.exchange.formats.imported import NotImported
+from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.sessions.directory import Sessions
 from tests.support.captures import database, wait_rows
 from tests.support.origin import answer
-from tests.support.recordings import folder, recorded, run_verb, start
+from tests.support.recordings import fill, folder, made, recorded, run_verb, start
 from tests.support.wait import wait_until
 
 __all__ = ["database", "folder", "start"]                # fixtures
@@ -50,3 +55,35 @@ def test_a_lenient_head_is_redacted_and_replayed(
         reply = client.get(origin.url("/a"))
         assert (reply.status, reply.get("X"), reply.body) == (200, "1", b"ok")
         assert len(origin.requests) == 1
+
+
+SECOND = "1\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+SPLIT: dict[str, dict[str, Any]] = {
+    "a value": {"fields": (("X", SECOND),)},
+    "a value with LF alone": {"fields": (("X", "1\nX-Other: 2"),)},
+    "a name": {"fields": (("X: 1\r\nX-Other", "2"),)},
+    "an empty name": {"fields": (("", "1"),)},
+    "a NUL": {"fields": (("X", "a\0b"),)},
+    "a trailer": {"trailers": (("X", SECOND),)},
+    "the name of a trailer": {"trailers": (("X Y", "1"),)},
+}
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_an_answer_that_would_be_two_is_not_replayed(start, folder, dial, name):
+    """R93: a file's line end came out between two answers, of which the client took the
+    second for that to its next request."""
+    recording = made(80, "/split", **SPLIT[name])
+    with pytest.raises(NotImported, match="the answer: "):
+        checked(recording)
+    fill(folder, recording, made(80, "/next"))
+    with dial(start("replay")) as client:
+        reply = client.get("http://127.0.0.1/split")
+        assert reply.status == 502
+        assert 'details="replay_failed"' in (reply.get("Proxy-Status") or "")
+        assert client.get("http://127.0.0.1/next").body == b"hello"
+
+
+def test_a_coding_of_the_transfer_is_no_part_of_a_recording():
+    with pytest.raises(NotImported, match="Transfer-Encoding"):
+        checked(made(80, fields=(("Transfer-Encoding", "gzip"),)))

@@ -24,7 +24,15 @@ _ITSELF = ("keep-alive", "upgrade")       # that are in _HOP
 _NO_BODY = (204, 304)
 # Not of gRPC-Web: its request is sent before the answer
 _CALL = re.compile(r"\r\ncontent-type:[ \t]*application/grpc[ \t]*[+;\r]", re.I)
+# What a client reads as these fields and no others
+_FIELDS = r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\0\r\n]*\r\n)*"
+_HEAD = re.compile(rf"HTTP/1\.1 \d+ [^\0\r\n]*\r\n{_FIELDS}\r\n")
+_LINES = re.compile(_FIELDS)
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
+
+
+class NotSent(ValueError):
+    """An answer of a file, a template or a hook has a line end where none may be."""
 
 
 # The readings of heads, and of requests' heads without their first line. In a batch
@@ -101,7 +109,7 @@ def has_body(method: str, status: int) -> bool:
 
 def build_head(response: Response, method: str, minor: int) -> tuple[bytes, bool]:
     """The head of a replayed answer, for a client of HTTP/1.`minor`. True: its body is
-    to be sent in chunks."""
+    to be sent in chunks. Raises NotSent, also for its trailers."""
     fields, status = response.fields, response.status
     length = find(fields, "content-length")
     drops, framing = False, ""
@@ -117,6 +125,13 @@ def build_head(response: Response, method: str, minor: int) -> tuple[bytes, bool
     lines = "\r\n".join(map(": ".join, fields)) + "\r\n" if fields else ""
     reason = response.reason or _PHRASES.get(status, "")
     text = f"HTTP/1.1 {status} {reason}\r\n{lines}{framing}\r\n"
+    if _HEAD.fullmatch(text) is None or (
+            text.count("\n") != 2 + len(fields) + (framing != "")):
+        raise NotSent("a field has no name, or it or the reason has a line end")
+    trailers = _lines(response.trailers)
+    if _LINES.fullmatch(trailers) is None or (
+            trailers.count("\n") != len(response.trailers)):
+        raise NotSent("a trailer has no name, or a line end")
     return text.encode("latin-1", "replace"), framing != ""
 
 
@@ -146,8 +161,11 @@ def size_of(response: Response) -> int:
 
 def build_trailers(fields: Fields) -> bytes:
     """The end of a body in chunks."""
-    lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
-    return f"0\r\n{lines}\r\n".encode("latin-1", "replace")
+    return f"0\r\n{_lines(fields)}\r\n".encode("latin-1", "replace")
+
+
+def _lines(fields: Fields) -> str:
+    return "".join([f"{name}: {value}\r\n" for name, value in fields])
 
 
 def build_body(response: Response, method: str, chunked: bool) -> bytes:

@@ -1,12 +1,14 @@
-"""The numbers that a recording may have. Recordings of files are checked by `checked`,
-those of a session when a worker reads them, and changed ones before they are sent."""
+"""The numbers, and the head of an answer, that a recording may have. Recordings of
+files are checked by `checked`, those of a session when a worker reads them, and changed
+ones before they are sent."""
 
 from collections.abc import Iterator
 
 import msgspec
 
 from cutthrough.exchange.formats.imported import MOST_US, NotImported
-from cutthrough.recording.model.recording import Recording, Response
+from cutthrough.recording.model.heads import NotSent, build_head
+from cutthrough.recording.model.recording import Recording, Response, find
 
 # Hits, and bytes of a request's body
 MOST_COUNT = 1 << 53
@@ -24,7 +26,13 @@ def checked(recording: Recording) -> Recording:
         if not least <= number <= most:
             raise NotImported(f"{what}: {number!r:.20} is not in {least} to {most}")
     try:
+        if find(recording.response.fields, "transfer-encoding"):
+            raise NotSent("Transfer-Encoding is the proxy's own")
+        if not recording.template:
+            build_head(recording.response, recording.request.method, minor=1)
         _ENCODE(recording)
+    except NotSent as error:
+        raise NotImported(f"the answer: {error}") from None
     except (UnicodeError, OverflowError):
         raise NotImported("a text has halves of characters") from None
     return recording

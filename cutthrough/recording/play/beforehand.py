@@ -10,7 +10,12 @@ from collections.abc import Iterable
 
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
-from cutthrough.recording.model.heads import build_body, build_head, takes_time
+from cutthrough.recording.model.heads import (
+    NotSent,
+    build_body,
+    build_head,
+    takes_time,
+)
 from cutthrough.recording.model.sluices import PIECE
 from cutthrough.recording.play.alter import changes
 from cutthrough.recording.play.shared import Answers, Line, Ready
@@ -41,7 +46,10 @@ def _put(match: Match, packed: bytes, mark: str, answers: Answers) -> bool:
         host, request_line = request.host.encode("ascii"), line.encode("ascii")
     except UnicodeEncodeError:               # of an imported file
         return True
-    head, chunked = build_head(response, request.method, minor=1)
+    try:
+        head, chunked = build_head(response, request.method, minor=1)
+    except NotSent:                          # the reply to a request says so
+        return True
     return answers.prepare(
         Line(request.scheme == "https", request.port, host, request_line),
         Ready(head, build_body(response, request.method, chunked), recording.number,

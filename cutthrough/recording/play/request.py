@@ -27,6 +27,7 @@ from cutthrough.recording.match.matches import Match, Miss, Reading, TooLong
 from cutthrough.recording.match.misses import Missed
 from cutthrough.recording.match.reading import Setting
 from cutthrough.recording.model.heads import (
+    NotSent,
     build_body,
     build_head,
     build_trailers,
@@ -104,15 +105,20 @@ class Play:
     async def _contain(self, coroutine: Coroutine[Any, Any, None]) -> None:
         try:
             await coroutine
-        except Exception:
-            log.exception("a request could not be replayed")
-            self.exchange.refuse("internal_error", "")
+        except Exception as error:
+            self._fail(error)
 
     def _contain_decide(self) -> None:
         try:
             self.decide()
-        except Exception:
-            log.exception("a request could not be replayed")
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, ReplayFailed | NotSent):
+            self.exchange.refuse("replay_failed", str(error))
+        else:
+            log.error("a request could not be replayed", exc_info=error)
             self.exchange.refuse("internal_error", "")
 
     async def _prepare(self) -> None:
@@ -363,12 +369,7 @@ class Play:
                 request, hook)
 
     def _alter(self, match: Match, request: Request, hook: OnReplay | None) -> None:
-        try:
-            recording = alter(match, request, hook)
-        except ReplayFailed as error:
-            self.exchange.refuse("replay_failed", str(error))
-        else:
-            self._answer(recording, is_last=False)
+        self._answer(alter(match, request, hook), is_last=False)
 
     def _converse(self, match: Match, peer: socket.socket) -> None:
         shared, request = self.shared, self.request(True)
