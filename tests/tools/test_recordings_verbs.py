@@ -224,6 +224,22 @@ def test_what_an_export_leaves_out_is_named(run, folder, tmp_path, capsys):
         0, f"3 recordings in {tmp_path / 'b'}\n")
 
 
+def test_a_folder_that_is_no_whole_export_is_named(run, tmp_path):
+    """Both were "No such file or directory", of the folder, which is there."""
+    assert run("recordings", "export", "default", tmp_path / "out")[0] == 0
+    (gone, _) = sorted((tmp_path / "out").glob("GET*"))
+    gone.unlink()
+    (tmp_path / "cassettes").mkdir()
+    (tmp_path / "cassettes" / "a.yaml").write_text("interactions: []\nversion: 1\n")
+    for name, reason in (
+            ("out", f"there is no {gone.name} in it, that manifest.json names"),
+            ("cassettes", "there is no manifest.json in it, so it is no export: name "
+                          "the files in it")):
+        path = tmp_path / name
+        assert run("recordings", "import", "default", path) == (
+            1, f"cutthrough: {path}: {reason}\n")
+
+
 def test_the_presets_are_a_part_of_a_configuration(capsys, tmp_path):
     assert main(["recordings", "presets"]) == 0
     (tmp_path / "proxy.toml").write_text(

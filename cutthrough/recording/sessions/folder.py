@@ -221,7 +221,13 @@ def read_key_check(folder: Path) -> str:
 
 
 def decode(path: Path) -> dict[str, Any]:
-    return read_table(path, MOST_FILE)
+    """Raises NotImported and OSError."""
+    try:
+        return read_table(path, MOST_FILE)
+    except FileNotFoundError:                # the folder is there
+        why = ("so it is no export: name the files in it" if path.name == MANIFEST
+               else f"that {MANIFEST} names")
+        raise NotImported(f"there is no {path.name} in it, {why}") from None
 
 
 def unpack(table: dict[str, Any], name: str) -> Recording:
