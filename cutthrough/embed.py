@@ -57,8 +57,9 @@ DnsFunction = Callable[
     [str, int, str], Iterable[str] | Awaitable[Iterable[str] | None] | None]
 
 # The data path has one set of read buffers, pools and pipes in a process, so that all
-# proxies of a process run in one thread: the id of that thread, and their number.
-_thread, _running = 0, 0
+# proxies of a process run in one thread: the id of that thread, their number, and the
+# process. A fork has a copy of all that, but neither the thread nor a set of its own.
+_thread, _running, _process = 0, 0, 0
 
 
 class Embedded:
@@ -118,6 +119,8 @@ class Embedded:
     async def __aexit__(self, kind: type[BaseException] | None,
                         error: BaseException | None,
                         traceback: TracebackType | None) -> None:
+        if _is_fork():
+            return
         try:
             await self.drain(0)
         finally:
@@ -130,12 +133,14 @@ class Embedded:
         _leave()
 
     def __enter__(self) -> Self:
+        _refuse_a_fork()
         _background.run(self.__aenter__())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
-        _background.run(self.__aexit__(kind, error, traceback))
+        if not _is_fork():
+            _background.run(self.__aexit__(kind, error, traceback))
 
     def change(self, *, policy: Policy | str | os.PathLike[str] | None = None,
                **options: Unpack[Options]) -> None:
@@ -147,6 +152,7 @@ class Embedded:
         its loop alone. Raises ConfigError if an option is wrong, or fixed while a proxy
         runs, ValueError if a file cannot be used; then nothing has changed.
         """
+        _refuse_a_fork()
         if threading.get_ident() == _thread:
             self._change(policy, {**options})
         elif _background.is_driving():
@@ -265,13 +271,26 @@ def _refuse_what_only_the_program_has(config: Config) -> None:
                           "`cutthrough serve` has one")
 
 
+def _is_fork() -> bool:
+    """Whether the proxies are those of a process of which this one is a fork. They go
+    on there, and their sockets and epoll set are shared with it."""
+    return _running > 0 and _process != os.getpid()
+
+
+def _refuse_a_fork() -> None:
+    if _is_fork():
+        raise RuntimeError("this process is a fork of one that runs a proxy, and can "
+                           "run none: start it anew (multiprocessing: spawn)")
+
+
 def _enter() -> None:
-    global _thread, _running
+    global _thread, _running, _process
+    _refuse_a_fork()
     here = threading.get_ident()
     if _running and _thread != here:
         raise RuntimeError("another thread of this process runs a proxy, and all must "
                            "run in the same thread: `cutthrough serve` makes processes")
-    _thread, _running = here, _running + 1
+    _thread, _running, _process = here, _running + 1, os.getpid()
 
 
 def _leave() -> None:

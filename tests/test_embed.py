@@ -6,6 +6,8 @@ import errno
 import functools
 import gc
 import os
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -22,6 +24,7 @@ from cutthrough.policy.source import Limits, Policy, Rule
 from cutthrough.worker import worker as worker_module
 from tests.support.client import Client, build_request
 from tests.support.origin import Origin, answer
+from tests.support.proxy import ROOT
 from tests.support.users import basic
 
 DENY = """
@@ -342,6 +345,39 @@ async def test_a_proxy_is_entered_again_but_not_twice_at_once():
             assert "destination_denied" in reason
             with pytest.raises(RuntimeError, match="runs already"):
                 await proxy.__aenter__()
+
+
+FORK = """
+import os
+import sys
+import cutthrough
+
+def end_of(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+with cutthrough.serve() as proxy:
+    child = os.fork()
+    if child == 0:
+        try:
+            cutthrough.serve().__enter__()
+        except RuntimeError as error:
+            sys.exit("is a fork" not in str(error))     # it leaves the block, too
+        sys.exit(2)
+    status = end_of(child)
+    proxy.change(head_timeout="2s")                     # it runs on
+child = os.fork()
+if child == 0:
+    with cutthrough.serve():
+        sys.exit(status)
+sys.exit(end_of(child))
+"""
+
+
+def test_a_fork_of_a_program_with_a_proxy_can_leave_it_and_run_none():
+    """Both waited for a thread that the fork has not."""
+    done = subprocess.run([sys.executable, "-c", FORK], cwd=ROOT, capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
