@@ -169,8 +169,11 @@ cdef class AccessLog(Journal):
             self._schedule()
 
     def _schedule(self):
+        try:
+            self.loop.call_later(FLUSH_MS / 1000.0, self._flush_later)
+        except MemoryError:                 # for a timer: the next line tries again
+            return
         self.scheduled = True
-        self.loop.call_later(FLUSH_MS / 1000.0, self._flush_later)
 
     cdef int write(self, Client c, int outcome) except -1:
         cdef char *end

@@ -387,6 +387,7 @@ cdef class Poller:
             if self.later_ms <= at:
                 return 0
             self.later.cancel()
+            self.later = None               # perhaps there is no memory for another one
         self.later_ms = at
         self.later = self.loop.call_later(wait / 1000.0, self._wake)
         return 0

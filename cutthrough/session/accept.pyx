@@ -5,6 +5,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t
+from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address, from_unix
 from cutthrough.net.bridge import close_bridges
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
@@ -78,21 +79,13 @@ cdef class ConnectionSink(Sink):
 
     cdef int on_accept(self, int fd, const Address *client) except -1:
         cdef Context context = self.context
-        cdef Connection c = Connection.__new__(Connection)
-        c.sock.fd = fd
-        c.sock.ready = CAN_WRITE
-        c.sock.slot = <uint16_t>self.tls
-        c.context = context
-        c.pac = self.pac
-        c.entrance = self.entrance
-        if self.keeps_syn:
-            c.entrance = self.entrance.copy()
-            c.entrance.prints = Prints.__new__(Prints)
-            c.entrance.prints.read_syn(fd)
-        c.address = client[0]
-        if self.is_unix:
-            from_unix(fd, self.tag, &c.address)
-        c.since_ms = context.poller.time_ms()
+        cdef Connection c
+        try:
+            c = make_connection(self, fd, client)
+        except BaseException:               # no memory
+            linux.close(fd)
+            context.counters.refused += 1
+            raise
         if self.transport != KERNEL and open_transport(
                 &c.sock, self.transport, self.tls, NULL) < 0:
             sys_close(&c.sock)
@@ -115,6 +108,26 @@ cdef class ConnectionSink(Sink):
 
     cdef int shed(self, bint clients_too) except -1:
         return shed_for_descriptors(self.context, MOST_SHED, clients_too)
+
+
+cdef Connection make_connection(ConnectionSink sink, int fd, const Address *client):
+    """The descriptor is the caller's until this returns."""
+    cdef Connection c = Connection.__new__(Connection)
+    c.sock.fd = fd
+    c.sock.ready = CAN_WRITE
+    c.sock.slot = <uint16_t>sink.tls
+    c.context = sink.context
+    c.pac = sink.pac
+    c.entrance = sink.entrance
+    if sink.keeps_syn:
+        c.entrance = sink.entrance.copy()
+        c.entrance.prints = Prints.__new__(Prints)
+        c.entrance.prints.read_syn(fd)
+    c.address = client[0]
+    if sink.is_unix:
+        from_unix(fd, sink.tag, &c.address)
+    c.since_ms = sink.context.poller.time_ms()
+    return c
 
 
 cdef int begin_connection(Connection c, int listener, int stages) except -1:
