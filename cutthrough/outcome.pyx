@@ -236,7 +236,7 @@ ROWS = (
         "the client closed before its request or response was complete"),
     ("client_reset", 0, 0, "", "TCP_MISS_ABORTED", "client",
         "the client reset the connection"),
-    ("idle_timeout", 0, 0, "connection_read_timeout", "TCP_MISS_TIMEDOUT", "network",
+    ("idle_timeout", 504, 1, "connection_read_timeout", "TCP_MISS_TIMEDOUT", "network",
         "nothing moved in either direction for too long"),
     ("write_timeout", 0, 0, "connection_write_timeout", "TCP_MISS_TIMEDOUT", "client",
         "a peer did not read what was sent to it, or read too slowly"),

@@ -41,7 +41,7 @@ BODY, CLEAN = b"secret" + b"x" * 4000, b"------" + b"x" * 4000
 
 @pytest.fixture
 def begin(start_policy):
-    def run(*names, small="pass", large="refuse"):
+    def run(*names, small="pass", large="refuse", config=""):
         return start_policy(
             f'[filters.small]\ncode = "sieve:Small"\nmax_body = "1KiB"\n'
             f'on_fault = "{small}"\n'
@@ -49,7 +49,7 @@ def begin(start_policy):
             f'on_fault = "{large}"\n'
             f'[filters.short]\ncode = "sieve:Short"\n'
             f'[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\n'
-            f'filters = {list(names)!r}\n', modules={"sieve": MODULE})
+            f'filters = {list(names)!r}\n', config, modules={"sieve": MODULE})
     return run
 
 
@@ -123,3 +123,17 @@ def test_a_message_too_long_for_one_filter_comes_to_the_others(
     for wanted in (frame(Opcode.BINARY, CLEAN, mask=False),
                    frame(Opcode.BINARY, b"small", mask=False)):
         assert client.read_exact(len(wanted)) == wanted
+
+
+def test_a_silence_in_a_body_that_a_filter_awaits_is_answered(
+        begin, make_origin, dial):
+    """Nothing of the response had gone out: the client got an end without a word."""
+    def half(conn):
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+        conn.stall()
+
+    proxy, origin = begin("large", config='idle_timeout = "200ms"\n'), make_origin(half)
+    reply = dial(proxy).get(origin.url())
+    assert (reply.status, reply.error) == (504, "connection_read_timeout")
+    assert proxy.wait_log(1)[0]["reason"] == "idle_timeout"
