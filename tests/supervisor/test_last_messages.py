@@ -1,6 +1,7 @@
 """What a process sent before it ended counts, in whatever order its end is noticed."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from cutthrough.process.channel import Channel, Cut, CutReport
 from cutthrough.process.selector import Selector
 from cutthrough.supervisor.children import Child, Slot
-from cutthrough.supervisor.upgrade import Served, Successor
+from cutthrough.supervisor.upgrade import Predecessor, Served, Successor
 
 # The new program: it serves, asks for a cut, and prints the answer
 SUCCESSOR = """
@@ -94,3 +95,15 @@ async def test_a_program_that_drains_answers_before_it_ends(monkeypatch, capfd):
         successor.close()
     assert await asyncio.to_thread(successor.process.wait, 30) == 0
     assert '"count":299' in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("unread", [b"", b"take"])
+def test_a_program_whose_predecessor_has_ended_says_so(unread):
+    """Its reason was "Broken pipe"."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        if unread:                           # then the end is a reset
+            ours.send(unread)
+        theirs.close()
+        with pytest.raises(ConnectionAbortedError, match="previous program has exited"):
+            Predecessor(ours).take_listeners()
