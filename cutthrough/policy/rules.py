@@ -29,11 +29,7 @@ from cutthrough.policy.headers import read_headers
 from cutthrough.policy.limit_tables import KEYS as LIMIT_KEYS
 from cutthrough.policy.limit_tables import read_limits
 from cutthrough.policy.lists import ListReader, ReadFile
-from cutthrough.policy.patterns import (
-    canonical_network,
-    host_patterns,
-    parse_replaced,
-)
+from cutthrough.policy.patterns import canonical_network, host_patterns, parse_replaced
 from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import (
     NAMES,
