@@ -81,6 +81,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     host: str                           # canonical
     port: int
+    own_method: str = ""                # of UPGRADE: its origin may do that instead
     fingerprints: Fingerprints = msgspec.field(default_factory=Fingerprints)
 
 
@@ -91,6 +92,7 @@ class Details(NamedTuple):
     client: str                         # address, without port
     method: str
     fingerprints: Pairs = ()
+    own_method: str = ""                # "": the same
 
 
 # The decision; None if the hook failed; an outcome's label if it was not called
@@ -160,6 +162,7 @@ class Hook:
             user=user.decode("utf-8", "replace"), groups=details.groups,
             client=details.client, method=details.method, host=key[:-2].decode(),
             port=int.from_bytes(key[-2:], "big"),
+            own_method=details.own_method or details.method,
             fingerprints=Fingerprints(details.fingerprints))
         question = self._questions.get(request)
         if question is None:

@@ -283,10 +283,12 @@ def _port_rule(config: Config, method: str) -> str:
 
 
 async def _ask_hook(hook: Hook, request: Request) -> Decision | None:
-    caller, method, host, port = request[:4]
+    caller, method, host, port, _, own_method = request
     answer: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
     hook.ask(caller.user.encode(), host.encode() + port.to_bytes(2, "big"),
-             Details(caller.groups, caller.client, method), answer.set_result)
+             Details(caller.groups, caller.client, method,
+                     own_method=own_method if method == "UPGRADE" else ""),
+             answer.set_result)
     try:
         decision = await answer
         return None if isinstance(decision, str) else decision

@@ -44,6 +44,24 @@ def test_a_hook_decides_about_what_the_rules_let_pass(start, make_origin, dial):
     assert dial(proxy).tunnel(echoing.authority)
 
 
+def test_a_hook_sees_the_method_behind_an_offer_to_upgrade(start, make_origin, dial):
+    """It saw UPGRADE alone, and let a DELETE pass."""
+    proxy, origin = start(LOCAL, hook="""
+        import cutthrough
+
+        async def decide(request):
+            print(request.method, request.own_method, flush=True)
+            return cutthrough.Decision(request.own_method != "DELETE")
+    """), make_origin()
+    offer = ("Connection: upgrade", "Upgrade: x")
+    assert dial(proxy).ask("DELETE", origin.url(), *offer).status == 403
+    assert dial(proxy).ask("DELETE", origin.url()).status == 403
+    assert dial(proxy).get(origin.url(), *offer).status == 200
+    assert dial(proxy).get(origin.url()).status == 200
+    told = (proxy.log_path.parent / "stdout").read_text().splitlines()
+    assert told == ["UPGRADE DELETE", "DELETE DELETE", "UPGRADE GET", "GET GET"]
+
+
 def test_a_hook_that_fails_lets_nothing_pass(start, make_origin, dial):
     proxy, origin = start(LOCAL, hook=HOOK), make_origin()
     reply = dial(proxy).ask("DELETE", origin.url())

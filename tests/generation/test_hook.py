@@ -16,6 +16,7 @@ from cutthrough.policy.source import PolicyError
 KEY = b"example.com\x01\xbb"
 DETAILS = Details((), "127.0.0.1", "CONNECT")
 QUESTION = Request(user="alice", groups=(), client="127.0.0.1", method="CONNECT",
+                   own_method="CONNECT",
                    host="example.com", port=443)
 
 

@@ -74,17 +74,20 @@ cdef int ask_hook(Client c) except -1:
     c.snapshot.hook.ask(
         c.account.name, c.key,
         c.snapshot.hook.details(
-            c.account.groups, text[:n].decode(), method_of(c), fingerprints_of(c)),
+            c.account.groups, text[:n].decode(), method_of(c), fingerprints_of(c),
+            own_method_of(c)),
         partial(on_decided, c, c.request_id), c.request_id)
     return 0
 
 
 cdef object method_of(Client c):
+    return "UPGRADE" if c.request.has_upgrade else own_method_of(c)
+
+
+cdef object own_method_of(Client c):
     """The method as the client wrote it; for a plain request, from the rewritten head."""
     cdef const char *data
     cdef size_t n = 0
-    if c.request.has_upgrade:
-        return "UPGRADE"
     if c.head == NULL:
         return "CONNECT"
     data = bytes_of(c.head)
