@@ -21,7 +21,7 @@ from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.multiplex cimport (
     REFUSED_EXTENDED, REFUSED_INVALID, REFUSED_MALFORMED, REFUSED_NO_ROOM, REFUSED_TOO_LARGE)
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE
-from cutthrough.wire.chunks cimport MAX_TRAILER_BYTES
+from cutthrough.wire.chunks cimport MAX_RESPONSE_TRAILER_BYTES, MAX_TRAILER_BYTES
 from cutthrough.wire.http2_fields cimport FIELD_EXTRA, build_trailers_of_http2, put_field
 from cutthrough.wire.http2_head cimport (
     HEAD_EXTENDED, HEAD_INVALID, HEAD_MALFORMED, Http2Head, build_head_of_http2)
@@ -248,12 +248,13 @@ cdef bint finish_response(Stream *st, bint ends) noexcept nogil:
 
 cdef bint finish_trailers(Stream *st) noexcept nogil:
     """False: malformed."""
+    cdef int most = MAX_RESPONSE_TRAILER_BYTES if st.demux.asks else MAX_TRAILER_BYTES
     cdef int length = 0
     if st.records != NULL and not st.too_large:     # too many: left out, as HTTP allows
         length = build_trailers_of_http2(
             head_scratch(), HEAD_ROOM, bytes_of(st.records), st.records.end)
     give_block(&st.records)
-    if 0 < length <= MAX_TRAILER_BYTES and st.is_chunked:
+    if 0 < length <= most and st.is_chunked:
         st.trailers = keep_bytes(head_scratch(), length, OF_REQUESTS)
     return length >= 0
 

@@ -10,8 +10,9 @@ cdef enum:
     # a server read a gigabyte for a few bytes of body). Honest extensions stay below, even a
     # signature on each 64 KiB of a message of any length, and so do plain one-byte chunks.
     MAX_CHUNK_EXCESS = 16384
-    # As of the longest head: gRPC's trailers have the details of its status
-    MAX_TRAILER_BYTES = 65536
+    MAX_TRAILER_BYTES = 8192
+    # Of a response, as of the longest head: gRPC's trailers have the details of its status
+    MAX_RESPONSE_TRAILER_BYTES = 65536
     # Fields that frame, route, authenticate or steer must not come in trailers (RFC 9110
     # section 6.5.1); here these are all fields that the proxy obeys in a head. A reader that
     # merges trailers into the head would obey them too, and credentials for the proxy would
@@ -26,7 +27,7 @@ cdef struct Chunks:
     uint8_t state           # private to chunks.pyx
     uint8_t decode
     uint8_t trailers
-    uint8_t lenient         # white space without an extension may follow a size: responses
+    uint8_t lenient         # a response: white space without an extension may follow a size
     uint8_t done            # the last chunk, trailers and final CRLF have been scanned
     uint8_t padded          # such white space was read: no other message on the connection
     uint8_t dropping        # private: the current trailer field is dropped
@@ -38,7 +39,7 @@ cdef struct Chunks:
     uint64_t announced      # data bytes of all chunks whose size line has been read
     uint32_t excess         # bytes of all size lines so far, see MAX_CHUNK_EXCESS
     uint16_t line_bytes     # bytes of the current size line
-    uint16_t trailer_bytes  # bytes of the trailer section so far
+    uint32_t trailer_bytes  # bytes of the trailer section so far
 
 cdef void start_chunks(Chunks *chunks, bint decode, bint trailers, bint lenient) noexcept nogil
 # Scans buf[0:n]. Returns bytes consumed (all n, or fewer when `done`), or -BAD_FRAMING.

@@ -173,7 +173,8 @@ cdef Step scan_after_size(Chunks *chunks, char c) noexcept nogil:
 cdef Step scan_trailer_octet(Chunks *chunks, char c) noexcept nogil:
     cdef int state = chunks.state
     chunks.trailer_bytes += 1
-    if chunks.trailer_bytes > MAX_TRAILER_BYTES:
+    if chunks.trailer_bytes > (
+            MAX_RESPONSE_TRAILER_BYTES if chunks.lenient else MAX_TRAILER_BYTES):
         return REFUSED
     if state == LINE_START:
         if c == c'\r':

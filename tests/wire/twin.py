@@ -33,7 +33,8 @@ MOST_NAME = 0xFFFF
 MOST_CHUNK_DIGITS = 15
 MOST_CHUNK_LINE = 4096
 MOST_CHUNK_EXCESS = 16384
-MOST_TRAILERS = 65536
+MOST_TRAILERS = 8192
+MOST_RESPONSE_TRAILERS = 65536
 LONGEST_BODY = 2**63 - 1
 
 # RFC 9110 section 6.5.1: fields that frame, route or authenticate are no trailers: they
@@ -385,7 +386,7 @@ def chunked_body(text: Text, lenient: bool) -> Chunked:
             content += text.data[text.at - size:text.at]
             frame += text.data[text.at - size:text.at] + b"\r\n"
             text.exactly(b"\r\n")
-    trailers = trailer_section(text)
+    trailers = trailer_section(text, lenient)
     return Chunked(content, frame + trailers + b"\r\n", frame + b"\r\n", text.at)
 
 
@@ -414,10 +415,10 @@ def chunk_size(text: Text, lenient: bool) -> bytes:
     return digits
 
 
-def trailer_section(text: Text) -> bytes:
+def trailer_section(text: Text, lenient: bool) -> bytes:
     """The field lines that go on."""
     kept = b""
-    text.last = text.at + MOST_TRAILERS
+    text.last = text.at + (MOST_RESPONSE_TRAILERS if lenient else MOST_TRAILERS)
     while text.peek() != 13:
         start = text.at
         name = text.some_of(TOKEN)
