@@ -48,7 +48,8 @@ cdef int look_inside(Client c) except -1:
         return 0
     c.stages = STAGE_TRANSPARENT
     c.request.method = M_OTHER
-    if inside.spare.sock.ready & CAN_READ:      # its event came before
+    # None: the rule replays. Its event came before
+    if inside.spare is not None and inside.spare.sock.ready & CAN_READ:
         c.poller.call_again(inside.spare)
     return 0
 
