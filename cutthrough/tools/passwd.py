@@ -5,10 +5,12 @@ standard input. It is never an argument, because ps shows those to every user (R
 """
 
 import contextlib
+import fcntl
 import getpass
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 
 from cutthrough.generation.policy_files import read_text
 from cutthrough.policy.auth import normalized
@@ -59,6 +61,22 @@ def put_line(path: str, user: str, line: str) -> None:
     no reader may get a partial file. Raises PolicyError if the file is none of users.
     """
     path = os.path.realpath(path)           # a link is followed, not replaced
+    with locked(os.path.dirname(path)):
+        _put_line(path, user, line)
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Others wait: the line of one who reads the file meanwhile would be lost."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _put_line(path: str, user: str, line: str) -> None:
     text, old = "", None
     with contextlib.suppress(FileNotFoundError):
         old = os.stat(path)

@@ -4,11 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from cutthrough.generation.policy_files import read_text
 from cutthrough.policy.users import check_hash, read_htpasswd
+from cutthrough.tools.passwd import put_line
 from tests.support.proxy import ROOT, clean_environment
+from tests.support.wait import PATIENCE
 
 APR1 = "$apr1$AAyMeLbL$lI7zKL5SwAzW.izj5pix5/"
 
@@ -141,3 +145,21 @@ def test_without_a_file_no_library_of_hashes_is_loaded():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=30, text=True,
                           capture_output=True, env=clean_environment())
     assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_two_at_a_time_lose_no_line(tmp_path, monkeypatch):
+    file = tmp_path / "users"
+    other = threading.Thread(target=put_line, args=(str(file), "bob", f"bob:{APR1}"))
+
+    def read(path):
+        text = read_text(path) if file.exists() else ""
+        if not other.ident:
+            other.start()
+            other.join(0.5)                 # with a lock it does not end meanwhile
+        return text
+
+    file.touch()
+    monkeypatch.setattr("cutthrough.tools.passwd.read_text", read)
+    put_line(str(file), "ann", f"ann:{APR1}")
+    other.join(PATIENCE)
+    assert sorted(read_htpasswd(file.read_text(), "")) == ["ann", "bob"]
