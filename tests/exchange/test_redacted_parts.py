@@ -1,6 +1,8 @@
 """Multipart bodies without secrets, in each other and with any fields (R63, R79,
 R100)."""
 
+import time
+
 import pytest
 
 from cutthrough.exchange.redaction.redactor import MOST_LEVELS, Unreadable
@@ -141,3 +143,26 @@ def test_a_field_of_many_lines_is_not_read() -> None:
     data = b"--b\nX: a\n" + b" b\n" * 200 + b"\ny\n--b--"
     with pytest.raises(Unreadable):
         redactor(query=("token",)).content(data, FORM)
+
+
+@pytest.mark.parametrize("between", [b"", b"\r\n", b"\n\n\n"])
+@pytest.mark.parametrize("first", [
+    b"GET /?token=s3cret HTTP/1.1\r\n\r\n", b"HTTP/1.1 204 No\r\nX-Own: s3cret\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: 14\r\n\r\na=token=s3cret"])
+def test_messages_behind_each_other_are_read(first: bytes, between: bytes) -> None:
+    """R79. A body of application/http may have several (RFC 9112 section 10.2)."""
+    other = b"PUT /x HTTP/1.1\r\nAuthorization: Bearer s3cret\r\n\r\nsome text"
+    made = redactor(query=("token",), fields=("x-own",)).content(
+        first + between + first + between + other, "application/http")
+    assert b"s3cret" not in made and made.count(b"[redacted]") == 3
+    assert made.endswith(b"\r\n\r\nsome text")
+
+
+def test_messages_behind_each_other_are_bounded() -> None:
+    """R63."""
+    kept = redactor(query=("token",))
+    for piece in (b"GET / HTTP/1.1\r\n\r\n", b"\r\n", b"\n", b"A B HTTP/1\n\nx"):
+        data = piece * (MIB // len(piece)) + b"GET / HTTP/1.1\r\n\r\n"
+        begin = time.process_time()
+        kept.content(data, "application/http")
+        assert time.process_time() - begin < 3

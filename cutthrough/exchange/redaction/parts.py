@@ -20,6 +20,11 @@ _PARAMETER = re.compile(
 _ESCAPE = re.compile(r"\\(.)")
 _MARK = b"\xef\xbb\xbf"
 _HEAD = re.compile(rb"(?:[^\r\n]++\r?\n){0,1000}\r?\n")
+# The first line of a message of HTTP
+_START = re.compile(
+    rb"[A-Z-]{1,20} [^\s]{1,65536} HTTP/[0-9]|HTTP/[0-9.]{1,9} [0-9]")
+_BLANK = re.compile(rb"[\r\n]*+")
+_LENGTH = re.compile("[0-9]{1,15}")
 _PLAIN = ("", "7bit", "8bit", "binary")
 
 
@@ -130,18 +135,32 @@ def _read_names(value: str) -> Iterator[str]:
     yield "".join(pieces)
 
 
-def read_message(data: bytes) -> tuple[str, int, str, bool]:
-    """The head of a message, where its body begins, the body's type, and whether it has
-    no coding. Raises Malformed."""
-    match = _HEAD.match(data)
+class Inner(NamedTuple):
+    """A message in a body."""
+
+    head: str
+    begin: int                               # of its body
+    end: int
+    kind: str                                # its body's media type
+    is_plain: bool                           # no coding
+
+
+def read_message(data: bytes, at: int = 0) -> Inner:
+    """The message that begins here. Others may follow (RFC 9112 section 10.2): it ends
+    where one begins behind its Content-Length, or its head. Raises Malformed."""
+    match = _HEAD.match(data, at)
     if match is None:
         raise Malformed
-    head = match[0].decode("latin-1")
+    head, begin = match[0].decode("latin-1"), match.end()
     fields = f"\n{head}"                     # some have no first line
     is_plain = all(
         find_list(fields, name).lower() in (*_PLAIN, "identity") for name in (
             "content-encoding", "transfer-encoding", "content-transfer-encoding"))
-    return head, match.end(), find_field(fields, "content-type"), is_plain
+    length = find_field(fields, "content-length")
+    end = begin + (int(length) if _LENGTH.fullmatch(length) else 0)
+    blank = _BLANK.match(data, end)
+    end = blank.end() if blank and _START.match(data, blank.end()) else len(data)
+    return Inner(head, begin, end, find_field(fields, "content-type"), is_plain)
 
 
 def redact_events(data: bytes, redact: Callable[[bytes], bytes],

@@ -361,18 +361,21 @@ class Redactor:
     def _message(self, data: bytes, whole: bool, place: Nesting) -> bytes:
         if place.level > MOST_LEVELS:
             raise Unreadable
-        try:
-            head, at, kind, is_plain = read_message(data)
-        except Malformed:
-            raise Unreadable from None
-        body = data[at:]
-        try:
-            if not is_plain:
-                raise Unreadable
-            body = self._content(body, kind, whole, place.inner())
-        except Unreadable:
-            body = self._whole(body) if body else body
-        return self.head(head).encode("latin-1") + body
+        made, at = list[bytes](), 0
+        while at < len(data):
+            try:
+                head, at, end, kind, is_plain = read_message(data, at)
+            except Malformed:
+                raise Unreadable from None
+            body, at = data[at:end], end
+            try:
+                if not is_plain or (made and next(place.parts, None) is None):
+                    raise Unreadable
+                body = self._content(body, kind, whole, place.inner())
+            except Unreadable:
+                body = self._whole(body) if body else body
+            made += [self.head(head).encode("latin-1"), body]
+        return b"".join(made)
 
     def _whole(self, data: bytes) -> bytes:
         return self._mask(data.decode("utf-8", "surrogateescape")).encode()
