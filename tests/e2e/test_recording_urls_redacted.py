@@ -37,3 +37,28 @@ def test_user_information_in_a_url(start, folder, make_origin, dial, config):
                 other = target.replace("s3cret", "other")
                 assert client.get(origin.url(other)).status == 502
     assert len(origin.requests) == asked
+
+
+def test_json_in_a_url_and_in_a_text(start, folder, make_origin, dial):
+    """R79: it stayed. The same secret finds its recording, in whatever spelling."""
+    config = 'recording_redact_json = ["$..password"]'
+    target = "/f?x=%7B%22password%22%3A%22s3cret%22%7D"
+    text = 'log {"password": "s3cret"}'
+    origin = make_origin()
+
+    def post(client, target, text):
+        return client.ask(
+            "POST", origin.url(target), f"Content-Length: {len(text)}",
+            "Content-Type: text/plain", body=text.encode()).status
+
+    with dial(start("record", config=config)) as client:
+        assert post(client, target, text) == 200
+    wait_until(lambda: recorded(folder) == 1, "the recording")
+    assert not [path for path in folder.iterdir() if b"s3cret" in path.read_bytes()]
+    run_verb(folder, "mode", "replay")
+    with dial(start(config=config)) as client:
+        asked = len(origin.requests)
+        assert post(client, target, text) == 200
+        assert post(client, target, text.replace("s3cret", "another")) == 502
+        assert post(client, target.replace("s3cret", "another"), text) == 502
+        assert len(origin.requests) == asked
