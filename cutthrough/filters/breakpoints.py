@@ -26,7 +26,14 @@ from cutthrough.exchange.redaction.redactor import (
 )
 from cutthrough.filters.calls import Calls
 from cutthrough.filters.exchange import Exchange
-from cutthrough.filters.flow import FRAMING, Flow, Headers, Request, Response
+from cutthrough.filters.flow import (
+    FRAMING,
+    Flow,
+    Headers,
+    Request,
+    Response,
+    check_field,
+)
 from cutthrough.filters.stage import OnFault, Stage, streams
 
 # Bytes of a body that an operator sees, decoded
@@ -184,7 +191,8 @@ def merge(old: Headers, fields: Sequence[tuple[str, str]], redactor: Redactor
           ) -> Headers:
     """The fields as the operator wants them: hidden values are the old ones, in their
     order, and the framing stays. Raises ValueError."""
-    headers = Headers((name, value) for name, value in old if name.lower() in FRAMING)
+    items = [(name, value) for name, value in old if name.lower() in FRAMING]
+    came = {*old}
     hidden: dict[tuple[str, str], list[str]] = {}
     for name, value in old:
         if (shown := redactor.field(name, value)) != value:
@@ -198,8 +206,10 @@ def merge(old: Headers, fields: Sequence[tuple[str, str]], redactor: Redactor
             value = values.pop(0)
         elif REDACTED in value:
             raise ValueError(f"{name}: {REDACTED} stands for no value")
-        headers.add(name, value)
-    return headers
+        if (name, value) not in came:
+            check_field(name, value)
+        items.append((name, value))
+    return Headers.as_they_came(items)
 
 
 def all_requests(method: str, host: str, path: str) -> bool:

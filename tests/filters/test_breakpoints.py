@@ -41,3 +41,14 @@ def test_framing_cannot_be_edited():
     new = merge(old, [("Content-Length", "0"), ("Transfer-Encoding", "chunked")],
                 REDACTOR)
     assert list(new) == [("Content-Length", "3")]
+
+
+def test_a_value_that_came_may_stay_and_no_other_may_be_like_it():
+    """An origin may send control characters: its answer could not be edited at all."""
+    old = Headers.as_they_came([("X", "a\x01b"), ("Set-Cookie", "\x7f"), ("Y", "1")])
+    new = merge(old, [("X", "a\x01b"), ("Set-Cookie", "[redacted]"), ("Y", "2")],
+                REDACTOR)
+    assert list(new) == [("X", "a\x01b"), ("Set-Cookie", "\x7f"), ("Y", "2")]
+    for name, value in (("X", "a\x02b"), ("Y", "a\x01b"), ("X\r\nY", "1")):
+        with pytest.raises(ValueError, match=r"."):
+            merge(old, [(name, value)], REDACTOR)
