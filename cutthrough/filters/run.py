@@ -14,7 +14,7 @@ or passes the message unchanged.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from cutthrough.codings import accepted
@@ -68,15 +68,15 @@ class Run(Calls):
         if self.chain.requests_at_once:
             self._run_at_once(self._request_at_once)
         else:
-            self._begin(self._on_request())
+            self._begin(self._on_request)
 
     def on_upload(self, sluice: Sluice) -> None:
-        self._begin(self._on_upload(sluice))
+        self._begin(self._on_upload, sluice)
 
     def on_collect(self, sluice: Sluice) -> Collected:
         """The request's body goes to a reader before it goes up, or nowhere."""
         collected = Collected(sluice)
-        self._begin(self._on_upload(collected.filters_side))
+        self._begin(self._on_upload, collected.filters_side)
         return collected
 
     def on_response(self, head: bytes, has_body: bool) -> None:
@@ -87,12 +87,12 @@ class Run(Calls):
         if chain.responses_at_once and not reads_body:
             self._run_at_once(self._response_at_once, response)
         else:
-            self._begin(self._on_response(response))
+            self._begin(self._on_response, response)
 
     def on_websocket(self, up: Sluice, down: Sluice) -> None:
         self.conversation = Conversation(self, self.chain.messages, up, down)
         for is_up in (True, False):
-            self._begin(self.conversation.go(is_up))
+            self._begin(self.conversation.go, is_up)
 
     def on_refused(self, label: str, text: str) -> None:
         """Of a WebSocket."""
@@ -116,10 +116,11 @@ class Run(Calls):
             for task in list(self._tasks):
                 self._cancel(task)
         if self.chain.ends:
-            self._begin(self._on_end())
+            self._begin(self._on_end)
 
-    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._contain(coroutine))
+    def _begin(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """No coroutine: it would not be awaited if the task does not begin."""
+        task = asyncio.get_running_loop().create_task(self._contain(function, *args))
         self.tasks.add(task)
         self.chain.tally.running.add(task)
         self.waiting += 1
@@ -140,18 +141,19 @@ class Run(Calls):
             yielded = coroutine.send(None)
         except StopIteration:
             return
-        self._begin(resume(coroutine, yielded))
+        self._begin(resume, coroutine, yielded)
 
     async def _settle(self, stage: Stage) -> None:
         with contextlib.suppress(Ended):
             await self.settle(stage)
 
-    async def _contain(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    async def _contain(self, function: Callable[..., Awaitable[None]], *args: Any
+                       ) -> None:
         """A fault of our own ends this exchange alone. The task forgets itself: a
         callback would be a call of the loop, and there would be two."""
         self.waiting -= 1
         try:
-            await coroutine
+            await function(*args)
         except Exception:
             self._note_fault()
         finally:

@@ -31,7 +31,7 @@ class TunnelRun(Run):
         if self.chain.connects_at_once:
             self._run_at_once(self._begin_at_once, self._on_connect())
         else:
-            self._begin(self._on_connect())
+            self._begin(self._on_connect)
 
     async def _on_connect(self) -> None:
         flow = self.flow

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import gc
 
 import pytest
 
@@ -122,6 +123,24 @@ def test_heads_go_on_at_once_unless_a_function_waits(filters, at_once):
         ours = asyncio.current_task()
         assert [task is ours for task in run.flow.metadata.values()] == [at_once] * 2
     asyncio.run(run_all())
+
+
+def test_a_client_that_leaves_before_a_task_begins_leaves_no_warning(recwarn):
+    """The task was cancelled, and the coroutine in its hands never awaited: Python said
+    so on standard error, in no form of the error log."""
+    async def run_all():
+        run, _ = begin(Waits())
+        run.start()
+        run.end("client_reset")
+        run, _ = begin(Waits())
+        run.start()
+        await wait_for(run)
+        run.on_response(REPLY, True)
+        run.end("client_reset")
+        await asyncio.sleep(0)          # the cancelled tasks end
+    asyncio.run(run_all())
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 def test_an_answer_that_a_peer_takes_slowly_is_finished_by_a_task():

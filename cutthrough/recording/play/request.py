@@ -13,7 +13,7 @@ import logging
 import math
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -66,13 +66,13 @@ class Play:
 
     def start(self) -> None:
         if self.arrival.has_body or self.shared.matcher is None:
-            self._begin(self._prepare())
+            self._begin(self._prepare)
         else:
             self._contain_decide()
 
     def on_upload(self, sluice: Sluice) -> None:
         """No recording answers it, and the origin is there."""
-        self._begin(self._send_body(sluice))
+        self._begin(self._send_body, sluice)
 
     def take_head(self, head: str) -> None:
         """The filters of the body have changed it."""
@@ -96,15 +96,17 @@ class Play:
             self._collected.close()
             self._collected = None
 
-    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._contain(coroutine))
+    def _begin(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """No coroutine: it would not be awaited if the task does not begin."""
+        task = asyncio.get_running_loop().create_task(self._contain(function, *args))
         self._task = task
         self.shared.tasks.add(task)
         task.add_done_callback(self.shared.tasks.discard)
 
-    async def _contain(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    async def _contain(self, function: Callable[..., Awaitable[None]], *args: Any
+                       ) -> None:
         try:
-            await coroutine
+            await function(*args)
         except Exception as error:
             self._fail(error)
 
@@ -167,7 +169,7 @@ class Play:
         request = self.request(shared.wants_fields or self.arrival.has_body)
         if (self.arrival.has_body or len(self.arrival.head) > SMALL) and (
                 shared.gate.is_apart and matcher.is_costly(request)):
-            self._begin(self._read_apart(matcher, request))
+            self._begin(self._read_apart, matcher, request)
         else:
             self._settle(matcher, request, matcher.read(request))
 
@@ -199,12 +201,12 @@ class Play:
                 request, reading, offers=self.arrival.offers, holds=holds,
                 reader=self.reader, seconds=MOST_US / 1e6 if is_bounded else math.inf)
         except TooLong:
-            self._begin(self._read_apart(matcher, request))
+            self._begin(self._read_apart, matcher, request)
             return
         if isinstance(result, Draw) and not matcher.is_shared:
             result = matcher.take(result)
         if isinstance(result, Draw) or shared.note is not None:
-            self._begin(self._settle_apart(matcher, request, reading, holds, result))
+            self._begin(self._settle_apart, matcher, request, reading, holds, result)
         else:
             self._follow(matcher, request, reading, result)
 
@@ -262,7 +264,7 @@ class Play:
                 is_costly(example.body, example.field("content-encoding"))
                 for example in (reading.request, *(
                     recording.request for recording in likely.asked)) if example.body):
-            self._begin(self._explain_apart(reading, miss))
+            self._begin(self._explain_apart, reading, miss)
         else:
             miss = Miss(miss.reason, matcher.nearest(reading.request, likely))
             miss_log.explained(time.monotonic() - begun)
@@ -337,7 +339,7 @@ class Play:
         """False: there is no such answer."""
         match = first.match(self.request(True), explain=False)
         if isinstance(match, Match):
-            self._begin(self._tell_and_answer(match))
+            self._begin(self._tell_and_answer, match)
         return isinstance(match, Match)
 
     async def _tell_and_answer(self, match: Match) -> None:
@@ -348,7 +350,7 @@ class Play:
         request = self.request(True)
         if match.recording.template and self.shared.gate.is_apart and is_costly(
                 self.body, request.field("content-encoding")):
-            self._begin(self._fill_apart(match, request, hook))
+            self._begin(self._fill_apart, match, request, hook)
         else:
             self._alter(match, request, hook)
 
@@ -397,7 +399,7 @@ class Play:
         method = self.arrival.head[:self.arrival.head.index(" ")]
         head, chunked = build_head(response, method, self.arrival.minor)
         if takes_time(recording, self.shared.speed):
-            self._begin(self._send(recording, head, chunked, method))
+            self._begin(self._send, recording, head, chunked, method)
             return
         body = build_body(response, method, chunked)
         matcher = self.shared.matcher
