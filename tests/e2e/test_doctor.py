@@ -147,8 +147,8 @@ def holes(monkeypatch):
     def make(*tried):
         monkeypatch.setattr(ssrf, "disguises", lambda: list(tried))
         monkeypatch.setattr(ssrf, "own_hosts", list)
-        monkeypatch.setattr(ssrf, "Embedded", lambda config, policy: Embedded(
-            msgspec.structs.replace(config, address_floor="off"), policy))
+        monkeypatch.setattr(ssrf, "Embedded", lambda config, policy, **more: Embedded(
+            msgspec.structs.replace(config, address_floor="off"), policy, **more))
     return make
 
 
