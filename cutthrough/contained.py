@@ -41,9 +41,12 @@ def contain(error: BaseException) -> Exception:
 def reraise(error: BaseException) -> NoReturn:
     """In the handler of `error`, which is contained."""
     contained = contain(error)
-    if contained is error:
-        raise error
-    raise contained from error
+    try:
+        if contained is error:
+            raise error
+        raise contained from error
+    finally:
+        del error, contained        # its traceback has this frame
 
 
 async def call(function: Callable[..., Any], *args: Any) -> Any:

@@ -112,6 +112,7 @@ class Run(Calls):
         if self.flow.outcome:
             return
         self.flow.outcome = label
+        self.conversation = None        # each has the other
         if self._tasks is not None:
             for task in list(self._tasks):
                 self._cancel(task)

@@ -102,8 +102,10 @@ cdef class Responder:
             close_sluice(up_sluice(c))
         if down_sluice(c) is not None:
             close_sluice(down_sluice(c))
-        if self.run is not None:
-            self.run.end(label)
+        run = self.run
+        if run is not None:
+            self.run = None                 # each has the other, and bodies
+            run.end(label)
 
 
 cdef int begin_answer(Client c, int ending) except -1:
