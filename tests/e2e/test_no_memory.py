@@ -1,8 +1,11 @@
 """Memory that malloc(3) does not give, at a moment of the test's choice."""
 
+import threading
+
 import pytest
 from cutthrough.session.connection import Connection
 
+from tests.support.origin import echo
 from tests.support.preload import build_preload
 
 # While the file exists, what meets the condition gets no memory
@@ -42,3 +45,39 @@ def test_a_client_that_finds_no_memory_is_closed(start, make_origin, dial):
     assert dial(proxy).get(origin.url()).status == 200
     assert proxy.worker.pid == worker
     assert "MemoryError" in proxy.stderr()
+
+
+NO_PAGES = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+ssize_t splice(int in, off64_t *a, int out, off64_t *b, size_t n, unsigned flags) {
+    ssize_t (*real)(int, off64_t *, int, off64_t *, size_t, unsigned) =
+        dlsym(RTLD_NEXT, "splice");
+    struct stat source;
+    if (fstat(in, &source) == 0 && S_ISSOCK(source.st_mode)) {
+        close(open("%s", O_CREAT | O_WRONLY, 0600));
+        errno = ENOMEM;
+        return -1;
+    }
+    return real(in, a, out, b, n, flags);
+}
+"""
+
+
+def test_bulk_for_which_a_pipe_has_no_memory_is_copied(
+        start_proxy, directory, make_origin, dial):
+    """The tunnel was taken for broken, and its clients waited for a minute."""
+    folder = directory("library")
+    proxy = start_proxy(env=build_preload(folder, NO_PAGES % (folder / "called")))
+    tunnel = dial(proxy).tunnel(make_origin(echo).authority)
+    data = bytes(8 << 20)
+    sender = threading.Thread(target=tunnel.send, args=(data,))
+    sender.start()
+    assert tunnel.read_exact(len(data)) == data
+    sender.join()
+    assert (folder / "called").exists()
