@@ -120,17 +120,18 @@ class Calls:
     async def _call(self, hook: str, args: tuple[Any, ...]) -> None:
         self.calls += 1
         began = time.monotonic()
+        scope = asyncio.timeout(self._budget)
         try:
-            async with asyncio.timeout(self._budget):
+            async with scope:
                 await call(self._functions[hook], *args)
         except TimeoutError as error:
-            if time.monotonic() - began < self._budget:
+            if not scope.expired():
                 self._report(hook, f"TimeoutError: {error}")
         except Exception as error:      # the operator's code: it may raise anything
             self._report(hook, f"{type(error).__name__}: {error}")
         took = time.monotonic() - began
         self.spent += took
-        if took >= self._budget:
+        if scope.expired() or took >= self._budget:
             self.overruns += 1
             if self.overruns & (self.overruns - 1) == 0:
                 log.error("the activity hook took more than %g s in %s (%d so far)",
