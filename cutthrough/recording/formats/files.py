@@ -31,7 +31,8 @@ from cutthrough.recording.formats.vcr import (
 from cutthrough.recording.model.recording import Recording
 
 UNKNOWN = ("is no HTTP Archive, dump of mitmproxy, simulation of hoverfly or cassette "
-           "of VCR.py, go-vcr, betamax or VCR for Ruby")
+           "of VCR.py, go-vcr, betamax or VCR for Ruby; "
+           "an export is imported by its directory")
 # Words of a cassette in YAML, of today and before its program's first version
 _OF_CASSETTES = (b"interactions", b"vcr.request.", b"VCR::")
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
