@@ -85,7 +85,8 @@ class Gauges:
         filters, breakpoints = parts.tally.filters, parts.tally.breakpoints
         self._page.set("breakpoint_holds", len(breakpoints.held))
         self._page.set("recording_waiting", parts.recordings.waiting)
-        self._page.set("upstream_idle", parts.idle_pool.idle)
+        self._page.set(
+            "upstream_idle", parts.idle_pool.idle + parts.idle_pool.streams)
         self._page.set("auth_queue", parts.verifier.waiting)
         self._page.set("auth_held", parts.verifier.held)
         tls = parts.tls.stats()

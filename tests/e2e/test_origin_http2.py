@@ -5,10 +5,11 @@ import threading
 
 import pytest
 
+from tests.support.admin import administered
 from tests.support.client import USER
 from tests.support.http2 import REFUSED_STREAM
 from tests.support.http2_origin import Origin as Speaker
-from tests.support.inside import ask, enter, okay, over_tls, send
+from tests.support.inside import ALL, ask, config, enter, okay, over_tls, send
 from tests.support.origin import Connection, Script
 from tests.support.scripted_http2 import ON, say, speak
 from tests.support.scripted_http2 import reach as reach
@@ -250,6 +251,20 @@ def test_idle_connections_are_bounded(
     assert [len(origin.connections) for origin in origins] == [5, 5]
     wait_until(lambda: proxy.sockets() - before == idle,
                lambda: f"{proxy.sockets()} sockets, {before} before")
+
+
+def test_idle_connections_are_in_the_gauge(
+        loop_name, directory, opened, make_origin, dial, tmp_path) -> None:
+    (tmp_path / "policy.toml").write_text(ALL)
+    proxy, operator = administered(
+        opened, directory("proxy"), loop_name,
+        f'policy = "{tmp_path}/policy.toml"\n{config(ON)}')
+    for script in (speak(say), over_tls(okay)):
+        client = enter(proxy, dial(proxy), make_origin(script).port)
+        assert ask(client).status == 200
+        client.close()
+    wait_until(lambda: operator.metrics()['upstream_pool{state="idle"}'] == 2,
+               lambda: operator.metrics())
 
 
 def test_an_upgrade_has_a_connection_of_http1(start, make_origin, dial) -> None:

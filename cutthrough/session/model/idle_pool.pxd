@@ -23,7 +23,7 @@ cdef class IdlePool(StreamOwner):
     cdef dict shelves                   # key -> Shelf
     cdef Py_ssize_t empty               # shelves without a connection
     cdef readonly Py_ssize_t idle
-    cdef Py_ssize_t streams             # idle connections of HTTP/2: see origin_streams
+    cdef readonly Py_ssize_t streams    # idle connections of HTTP/2: see origin_streams
     cdef Stream eldest, youngest        # of all shelves, by the time when they were parked
     cdef Py_ssize_t most, most_per_key
     cdef int last_fd

@@ -1,5 +1,6 @@
 class IdlePool:
     idle: int
+    streams: int
     discarded: int
     def __init__(
         self, most: int, most_per_key: int, timeout: float, *, last_fd: int = ...
