@@ -11,8 +11,11 @@ import asyncio
 import inspect
 import signal
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, NoReturn
+
+# For the ends of calls, and of the loop that they run in
+ENDING_S = 1.0
 
 
 def contain(error: BaseException) -> Exception:
@@ -91,6 +94,16 @@ def resume(coroutine: Coroutine[Any, Any, Any],
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise
             reraise(error)
+
+
+async def end(tasks: Iterable["asyncio.Task[None]"]) -> None:
+    """Cancels the tasks of calls, and waits for them for a moment: some code does not
+    end."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=ENDING_S)
 
 
 def is_cancelled() -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, Literal, NamedTuple
 
+from cutthrough.contained import end
 from cutthrough.exchange.work import MOST_COLLECTED, Memory
 from cutthrough.filters.turns import Turn
 
@@ -101,9 +102,7 @@ class Tally:
 
     async def close(self) -> None:
         """Cancels its tasks."""
-        for task in list(self.running):
-            task.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
+        await end(self.running)
         self.running.clear()            # one that had not begun does not forget itself
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cutthrough.contained import call
+from cutthrough.contained import call, end
 from cutthrough.exchange.work import Memory
 from cutthrough.filters.breakpoints import Breakpoints
 from cutthrough.filters.stage import Tally as FilterTally
@@ -233,6 +233,4 @@ class Hook:
         for question in self._questions.values():
             question.waiting.clear()
         self._tokens.clear()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)

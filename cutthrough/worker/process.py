@@ -12,6 +12,7 @@ alone, or for all: the supervisor decides, and drains it when it is replaced.
 """
 
 import asyncio
+import contextlib
 import errno
 import faulthandler
 import gc
@@ -21,6 +22,7 @@ import mmap
 import os
 import signal
 import socket
+import threading
 from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
@@ -308,6 +310,25 @@ async def serve(channel: Channel, hello: Hello, generation: Generation,
     await WorkerProcess(channel, hello, generation, errors).run(loop_name)
 
 
+# Until the loop has closed; under load that takes a moment, too
+LEAVE_S = 5.0
+
+
+def leave_soon() -> threading.Timer:
+    """Everything has ended but perhaps tasks and threads of the operator's code, and
+    nothing else can end those: they would keep the process until it is killed."""
+    ending = threading.Timer(LEAVE_S, leave)
+    ending.daemon = True
+    with contextlib.suppress(RuntimeError):      # no memory for a thread: killed, then
+        ending.start()
+    return ending
+
+
+def leave() -> None:
+    logging.warning("ended without the operator's code, which has not ended")
+    os._exit(0)
+
+
 def run(fd: int) -> int:
     """Runs the worker with the channel at descriptor `fd`; returns its exit status."""
     faulthandler.enable()
@@ -330,6 +351,8 @@ def run(fd: int) -> int:
         loop_name, factory = make_loop(choose_loop(generation.config.loop))
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(serve(channel, hello, generation, errors, loop_name))
+            ending = leave_soon()
+        ending.cancel()
     except ConfigError as error:
         logging.error("%s", error)
         return 2

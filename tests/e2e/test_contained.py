@@ -1,5 +1,7 @@
 """Filters and hooks that raise what is no Exception: workers and requests go on."""
 
+import pytest
+
 from tests.support.policies import LOCAL
 from tests.support.users import basic
 
@@ -102,3 +104,35 @@ def test_a_name_is_answered_whatever_the_hook_raises(start_policy, make_origin, 
         assert dial(proxy).get(f"http://{host}:{origin.port}/").status == 502
     assert [record["reason"] for record in proxy.wait_log(2)] == ["dns_error"] * 2
     assert proxy.worker.pid == worker
+
+
+ENDLESS = {"task": """
+    import asyncio
+
+    async def find(host, port, user):
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                pass
+""", "thread": """
+    import asyncio
+    import threading
+
+    async def find(host, port, user):
+        await asyncio.to_thread(threading.Event().wait)
+"""}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_code_that_does_not_end_keeps_no_worker(start_policy, make_origin, dial, kind):
+    """The worker, without connections, was killed at the end of `drain_timeout`."""
+    proxy = start_policy(
+        LOCAL, 'dns_hook = "names:find"\ndns_timeout = "100ms"\n'
+        'drain_timeout = "1h"\n', modules={"names": ENDLESS[kind]})
+    client = dial(proxy)
+    assert client.get(f"http://a.example:{make_origin().port}/").status == 504
+    client.close()
+    proxy.process.terminate()
+    proxy.process.wait(60)
+    assert "ended without the operator's code" in proxy.stderr()

@@ -165,9 +165,7 @@ class FunctionResolver(Resolver):
         for call in self._calls.values():
             call.waiting.clear()
         self._called.clear()
-        for task in list(self._running):
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await contained.end(self._running)
         await super().close()
 
 
