@@ -25,7 +25,6 @@ from cutthrough.recording.match.index import Draw
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match, Miss, Reading, TooLong
 from cutthrough.recording.match.misses import Missed
-from cutthrough.recording.match.reading import Setting
 from cutthrough.recording.model.heads import (
     NotSent,
     build_body,
@@ -375,8 +374,8 @@ class Play:
 
     def _converse(self, match: Match, peer: socket.socket) -> None:
         shared, request = self.shared, self.request(True)
-        setting = Setting(request, shared.mask(request), shared.rules, shared.gate,
-                          self.arrival.asker.name)
+        setting = apart.Setting(request, shared.mask(request), shared.rules,
+                                shared.gate, self.arrival.asker.name)
         task = asyncio.get_running_loop().create_task(play_websocket(
             peer, match, shared.speed, shared.most_body, setting,
             partial(self.note, number=self.exchange.id)))
