@@ -55,13 +55,13 @@ def reraise(error: BaseException) -> NoReturn:
 async def call(function: Callable[..., Any], *args: Any) -> Any:
     """The result of a function, plain or async."""
     try:
-        given = function(*args)
-        coroutine = (given if inspect.iscoroutine(given) else
-                     _wait_for(given) if inspect.isawaitable(given) else None)
+        result = function(*args)
+        coroutine = (result if inspect.iscoroutine(result) else
+                     _wait_for(result) if inspect.isawaitable(result) else None)
     except BaseException as error:
         reraise(error)
     if coroutine is None:
-        return given
+        return result
     try:
         yielded = coroutine.send(None)
     except StopIteration as end:

@@ -24,7 +24,7 @@ cdef bytes STAND_IN = b"[redacted]"
 
 def without_user(str text not None):
     """The same object if there is none."""
-    cdef bytes data, made = b""
+    cdef bytes data, redacted = b""
     cdef const char *begin
     cdef const char *at
     cdef const char *rest
@@ -51,8 +51,8 @@ def without_user(str text not None):
     if not pieces:
         return text
     pieces.append(rest[:end - rest])
-    made = b"".join(pieces)
-    return made.decode("utf-8", "surrogatepass")
+    redacted = b"".join(pieces)
+    return redacted.decode("utf-8", "surrogatepass")
 
 
 cdef bint may_have_user(const char *data, size_t n) noexcept:

@@ -80,7 +80,7 @@ cdef inline void take_buckets(Row *row, uint32_t table) noexcept nogil:
     """Makes the row's buckets those of this table of limits. One bucket for two rates would fill at
     the higher one, and run over at the lower one's depth. If a user is under more tables than there
     is room for, one takes over the buckets that were used longest ago, as they are."""
-    cdef Buckets kept
+    cdef Buckets buckets
     cdef int i, at = 0
     if row.table == table or table == 0:
         return
@@ -90,15 +90,15 @@ cdef inline void take_buckets(Row *row, uint32_t table) noexcept nogil:
             break
         if row.others[at].table and used_us(&row.others[i]) < used_us(&row.others[at]):
             at = i
-    kept = row.others[at]               # free: all 0, never used
+    buckets = row.others[at]               # free: all 0, never used
     if row.table:
         row.others[at].table = row.table
         row.others[at].requests, row.others[at].requests_us = row.requests, row.requests_us
         row.others[at].bytes = row.bytes
         row.others[at].lanes[0], row.others[at].lanes[1] = row.lanes[0], row.lanes[1]
-    row.table, row.requests, row.requests_us = table, kept.requests, kept.requests_us
-    row.bytes = kept.bytes
-    row.lanes[0], row.lanes[1] = kept.lanes[0], kept.lanes[1]
+    row.table, row.requests, row.requests_us = table, buckets.requests, buckets.requests_us
+    row.bytes = buckets.bytes
+    row.lanes[0], row.lanes[1] = buckets.lanes[0], buckets.lanes[1]
 
 cdef inline int64_t used_us(const Buckets *buckets) noexcept nogil:
     """0: free, or never used."""

@@ -226,9 +226,9 @@ class FlowTools:
         changed = {name.lower(): value for name, value in (fields or {}).items()}
         unchanged = tuple(field for field in request.fields
                           if field[0].lower() not in changed)
-        given = ["url"] * bool(url) + ["body"] * (body is not None)
+        replaced = ["url"] * bool(url) + ["body"] * (body is not None)
         left = [part for part in left if part.lower() not in changed
-                and part.partition(" ")[0] not in given]
+                and part.partition(" ")[0] not in replaced]
         try:
             check_whole(left)
         except QueryError as error:

@@ -48,11 +48,11 @@ class CallPool:
                    done: Done) -> None:
         answer = None
         try:
-            given = await asyncio.wait_for(
+            result = await asyncio.wait_for(
                 contained.call(function, name, secret), self.patience)
-            if not isinstance(given, bool):
-                raise TypeError(f"returned {type(given).__name__}, not a bool")
-            answer = given
+            if not isinstance(result, bool):
+                raise TypeError(f"returned {type(result).__name__}, not a bool")
+            answer = result
         except Exception as error:      # the operator's code: it may raise anything
             self._report(error)
         done(answer)

@@ -167,28 +167,28 @@ class Worker:
     def open(self) -> None:
         """Makes everything, and accepts nothing yet. Raises OSError if the access log
         cannot be opened, and ValueError if the generation cannot be compiled."""
-        with contextlib.ExitStack() as made:
-            self._open(made)
-            made.pop_all()
+        with contextlib.ExitStack() as undo:
+            self._open(undo)
+            undo.pop_all()
 
-    def _open(self, made: contextlib.ExitStack) -> None:
-        """`made` closes what has been made, if the rest cannot be."""
+    def _open(self, undo: contextlib.ExitStack) -> None:
+        """`undo` closes what has been made, if the rest cannot be."""
         config, pages = self.config, self._pages
         loop = asyncio.get_running_loop()
         self.poller = Poller()
-        made.callback(self.poller.detach)
+        undo.callback(self.poller.detach)
         self.page = Page(pages.counters)
         if config.access_log != "off":
             self.log = AccessLog(
                 loop, config.access_log, config.access_log_format, self.slot,
                 self._must_log)
-            made.callback(self.log.close)
+            undo.callback(self.log.close)
         self.resolver = make_resolver(loop, config, self.generation.policy.code)
         tracker = make_tracker(config, self.generation.policy.code)
         self.watcher = None if tracker is None else Watcher(
             Calls(tracker, loop), self.slot, loop)
         if self.watcher is not None:
-            made.callback(self.watcher.close)
+            undo.callback(self.watcher.close)
         make_hashers = HelperPool if self._helpers else ThreadPool
         self.verifier = Verifier(
             loop,
@@ -197,7 +197,7 @@ class Worker:
             pages.known,
             observe=self.page.observe_auth,
         )
-        made.callback(self.verifier.close)
+        undo.callback(self.verifier.close)
         self.idle_pool = IdlePool(
             config.upstream_idle,
             config.upstream_idle_per_origin,
@@ -221,7 +221,7 @@ class Worker:
         self.context.recorder = FlightRecorder(config.flight_recorder)
         self._carriers = self.context.carriers = Carriers(self.idle_pool)
         self.gate = Gate(make_pool(self._helpers))
-        made.callback(self.gate.close)
+        undo.callback(self.gate.close)
         self.recordings = Recordings(
             self.context, os.getppid() if self._helpers else 0, pages.ring, self.gate,
             self.slot)
@@ -241,7 +241,7 @@ class Worker:
             checks=checks, standby=ParentStandby(self.context, self.poller),
             recordings=self.recordings, capture=self.capture,
             watcher=self.watcher, tally=self.tally, gate=self.gate)
-        made.callback(self.parts.close)
+        undo.callback(self.parts.close)
         self.parts.prepare(self.generation).commit()
         self.poller.attach(loop, self._on_fault)
         self._is_open = True

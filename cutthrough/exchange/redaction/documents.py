@@ -82,10 +82,10 @@ class Documents:
         and nothing is raised. A worker may wait for it."""
         line = data.removesuffix(b"\r")
         try:
-            made = self._members.redact(line, MOST_IN_LINE)
+            redacted = self._members.redact(line, MOST_IN_LINE)
         except ValueError:
-            made = self._mask(line.decode("utf-8", "surrogateescape")).encode()
-        return made + data[len(line):]
+            redacted = self._mask(line.decode("utf-8", "surrogateescape")).encode()
+        return redacted + data[len(line):]
 
     def in_head(self, data: bytes) -> bytes:
         """Of each word of the start line, and of each other line."""

@@ -271,7 +271,7 @@ class Redactor:
 
     def _documents_in_form(self, data: bytes, whole: bool) -> bytes:
         """A form with documents as values."""
-        made = bytearray()
+        result = bytearray()
         at = tries = 0
         for match in _PAIR.finditer(data):
             begin, end = match.span(1)
@@ -283,12 +283,12 @@ class Redactor:
             plain = unquoted_octets(data[begin:end].replace(b"+", b" "))
             if plain.lstrip(_BLANK)[:1] in (b"{", b"["):
                 redacted = self._document(plain, whole)
-                made += self._within(data[at:begin])
-                made += data[begin:end] if redacted == plain else quote(
+                result += self._within(data[at:begin])
+                result += data[begin:end] if redacted == plain else quote(
                     redacted, safe="").encode()
                 at = end
         rest = self._within(data[at:])
-        return bytes(made + rest) if at else rest
+        return bytes(result + rest) if at else rest
 
     def _event(self, data: bytes) -> bytes:
         try:
@@ -310,7 +310,7 @@ class Redactor:
     def _json_in_lines(self, lines: bytes) -> bytes:
         """A document may be a field's value, or the whole, such as an answer that says
         of JSON that it is a stream of events."""
-        made = bytearray()
+        result = bytearray()
         at = 0
         for line in _LINE.finditer(lines):
             begin, end = line.span()
@@ -320,12 +320,12 @@ class Redactor:
                 end = len(lines)
             else:
                 continue
-            made += self._within(lines[at:begin])
-            made += self._json(lines[begin:end], "", True)
+            result += self._within(lines[at:begin])
+            result += self._json(lines[begin:end], "", True)
             at = end
             if end == len(lines):
                 break
-        return bytes(made + self._within(lines[at:]))
+        return bytes(result + self._within(lines[at:]))
 
     def _parts(self, data: bytes, kind: str, place: Nesting) -> bytes:
         """Each level has a copy of what is in it. Raises Unreadable."""
@@ -361,7 +361,7 @@ class Redactor:
     def _message(self, data: bytes, whole: bool, place: Nesting) -> bytes:
         if place.level > MOST_LEVELS:
             raise Unreadable
-        made, at = list[bytes](), 0
+        pieces, at = list[bytes](), 0
         while at < len(data):
             try:
                 head, at, end, kind, is_plain = read_message(data, at)
@@ -369,13 +369,13 @@ class Redactor:
                 raise Unreadable from None
             body, at = data[at:end], end
             try:
-                if not is_plain or (made and next(place.parts, None) is None):
+                if not is_plain or (pieces and next(place.parts, None) is None):
                     raise Unreadable
                 body = self._content(body, kind, whole, place.inner())
             except Unreadable:
                 body = self._whole(body) if body else body
-            made += [self.head(head).encode("latin-1"), body]
-        return b"".join(made)
+            pieces += [self.head(head).encode("latin-1"), body]
+        return b"".join(pieces)
 
     def _whole(self, data: bytes) -> bytes:
         return self._mask(data.decode("utf-8", "surrogateescape")).encode()

@@ -136,9 +136,9 @@ class FunctionResolver(Resolver):
 
     async def _ask(self, key: Key) -> Answer | None:
         host, port, user = key
-        given = await contained.call(
+        result = await contained.call(
             self._function, host.decode(), port, user.decode("utf-8", "replace"))
-        return None if given is None else await contained.call(_read, given)
+        return None if result is None else await contained.call(_read, result)
 
     def _resolve_usually(self, host: bytes, callback: Callback, asker: bytes,
                          token: object) -> None:
