@@ -102,7 +102,8 @@ def test_no_connection_is_lost_with_the_new_program(start, folder, make_origin, 
         assert tunnel.read_exact(5) == b"moved"
 
 
-def test_a_program_that_is_killed_leaves_the_sockets_as_they_were(start, folder):
+def test_a_program_that_is_killed_leaves_the_sockets_as_they_were(
+        start, folder, opened):
     """It cannot give back what it has changed."""
     (folder / "hook.py").write_text(
         "import os, sys, time\n"
@@ -116,6 +117,7 @@ def test_a_program_that_is_killed_leaves_the_sockets_as_they_were(start, folder)
             f'[[listeners]]\naddress = "unix:{path}"\nauth = "none"\nmode = "666"\n')
     proxy = start(text)
     (folder / "wait").touch()
+    opened.callback((folder / "wait").unlink)        # its workers end then
     proxy.write_config(text.replace("666", "600").replace("77", "55"))
     proxy.signal(signal.SIGUSR2)
     wait_until(lambda: (queue_of(proxy.port), mode_of(path)) == (55, 0o600),
