@@ -101,13 +101,15 @@ cdef int reuse(Client c) except -1:
     cdef uint16_t route = r.route
     cdef int outcome, phase
     cdef bint may
-    if r.dials or not (r.can_retry or c.entrance.is_inside):
+    if r.dials:
         return OK
     if c.entrance.is_inside:
         stream = take_spare(c)
         if stream is None:
             stream = take_stream(c)
-    if stream is None and r.can_retry:
+    if stream is None and not r.can_retry:      # it dials, and its connection is kept behind it
+        c.context.idle_pool.give_up_of(&r.hop, c.pool_key(), 1)
+    elif stream is None:
         stream = c.context.idle_pool.take(&r.hop, c.pool_key())
     if stream is None:
         return OK

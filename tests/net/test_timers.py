@@ -54,7 +54,10 @@ def test_a_long_pause_of_the_process_loses_no_deadline():
     alarms = Alarms()
     for i in range(50):
         alarms.set(i, i * 5000)
-    assert sorted(alarms.advance(10_000_000)) == list(range(50))
+    expired = []
+    while alarms.armed:                     # a part of them at a time
+        expired += alarms.advance(10_000_000)
+    assert sorted(expired) == list(range(50))
 
 
 STEPS = st.lists(
