@@ -75,20 +75,21 @@ def _row(line: Line, runs: Runs) -> str:
         value = _median(runs, line.scenario, proxy, line.key) if proxy else ""
         return f"{value}{unit}" if value else "–"
 
-    def ratio(proxy: str) -> str:
+    def ratio(proxy: str, remark: str = "") -> str:
         other = runs.get((line.scenario, line.against), [])
         ratios = paired(runs.get((line.scenario, proxy), []), other, line.key)
         if not ratios:
             raise BenchError(f"no {line.scenario} of {proxy} and {line.against}")
         return (
-            f"{statistics.median(ratios):.2f}×{line.remark} "
+            f"{statistics.median(ratios):.2f}×{remark} "
             f"({min(ratios):.2f} to {max(ratios):.2f})"
         )
 
     blind = BLIND if line.haproxy in ("haproxy-tcp", "haproxy-splice") else ""
     return cells(
-        line.name, cost("lean"), cost(line.relay), cost(LOGGED), ratio(LOGGED),
-        cost(FULL), ratio(FULL), cost(line.haproxy, blind), cost(line.nginx, ""),
+        line.name, cost("lean"), cost(line.relay), cost(LOGGED),
+        ratio(LOGGED, line.remark), cost(FULL), ratio(FULL),
+        cost(line.haproxy, blind), cost(line.nginx, ""),
     )  # fmt: skip
 
 
