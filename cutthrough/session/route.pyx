@@ -101,15 +101,13 @@ cdef int reuse(Client c) except -1:
     cdef uint16_t route = r.route
     cdef int outcome, phase
     cdef bint may
-    if r.dials:
+    if r.dials or not (r.can_retry or c.entrance.is_inside):
         return OK
     if c.entrance.is_inside:
         stream = take_spare(c)
         if stream is None:
             stream = take_stream(c)
-    if stream is None and not r.can_retry:      # it dials, and its connection is kept behind it
-        c.context.idle_pool.give_up_of(&r.hop, c.pool_key(), 1)
-    elif stream is None:
+    if stream is None and r.can_retry:
         stream = c.context.idle_pool.take(&r.hop, c.pool_key())
     if stream is None:
         return OK
@@ -129,7 +127,7 @@ cdef int reuse(Client c) except -1:
     phase = phase_of_rule(c)
     if phase != PHASE_SEND:
         c.origin = None
-        c.context.idle_pool.park(stream, &r.hop, c.pool_key())
+        c.context.idle_pool.park(stream, &r.hop, c.pool_key(), False)
         return parked(c.resume(phase))
     stream.set_deadline(0)
     c.context.counters.reused += 1

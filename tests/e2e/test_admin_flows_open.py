@@ -245,6 +245,7 @@ paths = ["/b/**"]
 def test_the_live_stream_has_what_opens_changes_and_ends(
         start, make_origin, dial, watch):
     proxy, operator = start()
+    wait_file(operator)
     live = watch(operator, "/flows/live?open=true")
     assert live.next() == ("open", {"rows": [], "gone": [], "all": True})
     client = dial(proxy)

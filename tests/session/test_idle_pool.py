@@ -25,13 +25,13 @@ cdef class Probe:
     def __init__(self, IdlePool idle_pool, Poller poller):
         self.idle_pool, self.poller = idle_pool, poller
 
-    def park(self, int fd, fields, bytes destination):
+    def park(self, int fd, fields, bytes destination, bint instead=False):
         cdef Hop hop
         hop.kind, hop.tls, hop.parent, hop.source = fields
         cdef Stream stream = Stream.__new__(Stream)
         stream.sock.fd, stream.sock.ready = fd, CAN_WRITE
         self.poller.add(stream)
-        self.idle_pool.park(stream, &hop, destination)
+        self.idle_pool.park(stream, &hop, destination, instead)
 
     def take(self, fields, bytes destination):
         "The descriptor, closed; or None."
@@ -102,6 +102,19 @@ def make_end():
 @pytest.fixture
 def near_end(make_end):
     return make_end()
+
+
+def test_a_connection_may_take_the_place_of_another_of_its_key(probe, make_end):
+    ends = [make_end() for _ in range(4)]
+    counts = []
+    for end, instead in zip(ends, (True, False, True, True), strict=True):
+        probe.park(end, HOPS[0], DESTINATION, instead)
+        counts.append(probe.counts)
+    assert counts == [(1, 0), (2, 0), (2, 1), (2, 2)]
+    probe.park(make_end(), HOPS[1], DESTINATION, True)
+    assert probe.counts == (3, 2)
+    assert probe.take(HOPS[0], DESTINATION) == ends[3]
+    assert probe.take(HOPS[0], DESTINATION) == ends[0]
 
 
 @pytest.mark.parametrize(("parked", "wanted"), [*itertools.permutations(HOPS, 2)])

@@ -231,9 +231,9 @@ cdef class Client:
         self.log_end(self.request.ending)
         if self.origin is not None:
             if self.request.origin_persistent:
-                stream = self.origin
-                self.origin = None
-                self.context.idle_pool.park(stream, &self.request.hop, self.pool_key())
+                stream, self.origin = self.origin, None
+                self.context.idle_pool.park(
+                    stream, &self.request.hop, self.pool_key(), not self.request.can_retry)
             else:
                 self.close_origin(False)
         self._clear_request()

@@ -34,8 +34,9 @@ cdef class IdlePool(StreamOwner):
     # may have died since the kernel's last event: only for requests that can be sent twice.
     cdef Stream take(self, const Hop *hop, bytes destination)
     # Keeps it, in place of the eldest if the pool is full; or ends it if it is not clean, if there
-    # are enough of its key, or if those of HTTP/2 have all places.
-    cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1
+    # are enough of its key, or if those of HTTP/2 have all places. `instead`: of an idle one of its
+    # key, because its request would have taken none.
+    cdef int park(self, Stream stream, const Hop *hop, bytes destination, bint instead) except -1
     # Ends up to `most` connections, those that have waited longest; with a key those of the key
     # that were parked last. Returns how many.
     cdef int give_up(self, int most) except -1

@@ -67,7 +67,8 @@ cdef class IdlePool(StreamOwner):
             stream.close()
         return None
 
-    cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1:
+    cdef int park(self, Stream stream, const Hop *hop, bytes destination, bint instead
+                  ) except -1:
         cdef object key
         cdef Shelf shelf
         cdef Berth berth
@@ -78,6 +79,9 @@ cdef class IdlePool(StreamOwner):
         if not is_clean(stream) or self.most_per_key == 0 or self.timeout_ms == 0:
             self.discarded += 1
             return stream.close()
+        if instead and shelf is not None and shelf.newest is not None:
+            self._end(self._unlink(shelf.newest))
+            shelf = <Shelf>self.shelves.get(key)        # it may have been swept away
         if self.most == 0 or stream.sock.fd > self.last_fd or (
                 shelf is not None and shelf.n >= self.most_per_key):
             return self._end(stream)
