@@ -173,7 +173,7 @@ cdef Step scan_after_size(Chunks *chunks, char c) noexcept nogil:
 cdef Step scan_trailer_octet(Chunks *chunks, char c) noexcept nogil:
     cdef int state = chunks.state
     chunks.trailer_bytes += 1
-    if chunks.trailer_bytes > (
+    if chunks.trailer_bytes > <uint32_t>(
             MAX_RESPONSE_TRAILER_BYTES if chunks.lenient else MAX_TRAILER_BYTES):
         return REFUSED
     if state == LINE_START:
