@@ -1,7 +1,7 @@
 """Names of users, in one spelling wherever they are read.
 
-A name that a rule, a limit or a source has in another spelling than the client's would
-be nobody's, and what the rule denies would pass. So whoever reads a name composes it.
+If a rule spelled a name in another way than the client does, the rule would match no
+client, and a denied request would pass. So each reader of a name composes it.
 """
 
 from unicodedata import category, normalize

@@ -8,12 +8,12 @@ cdef enum:
     MOST_SESSIONS = 8
     # A bound of memory: a session has the server's ticket and certificates, some 3 KB
     MOST_SERVERS = 256          # a power of 2
-    MOST_KEPT = 16384           # bytes of a session's ticket and certificates
+    MOST_STORED = 16384         # bytes of a session's ticket and certificates
     NAME_BYTES = 256
 
 # Of the connections of one SSL_CTX, which leads to one server with one name.
 cdef struct Sessions:
-    SSL_SESSION *kept[MOST_SESSIONS]    # the newest last
+    SSL_SESSION *stored[MOST_SESSIONS]  # the newest last
     int n
     uint8_t refused                     # the server fails handshakes that offer one
 

@@ -78,13 +78,13 @@ cdef int on_session(SSL *ssl, SSL_SESSION *session) noexcept nogil:
     cdef Sessions *s = <Sessions *>openssl.SSL_CTX_get_ex_data(ctx, place)
     if servers != NULL:
         s = sessions_of(servers, ssl)
-    if s == NULL or s.refused or size_of(ssl, session) > MOST_KEPT:
+    if s == NULL or s.refused or size_of(ssl, session) > MOST_STORED:
         return 0
     if s.n == MOST_SESSIONS:
-        openssl.SSL_SESSION_free(s.kept[0])
+        openssl.SSL_SESSION_free(s.stored[0])
         s.n -= 1
-        memmove(&s.kept[0], &s.kept[1], s.n * sizeof(SSL_SESSION *))
-    s.kept[s.n] = session
+        memmove(&s.stored[0], &s.stored[1], s.n * sizeof(SSL_SESSION *))
+    s.stored[s.n] = session
     s.n += 1
     return 1
 
@@ -105,7 +105,7 @@ cdef bint offer_session(Sessions *s, SSL *ssl) noexcept nogil:
     cdef SSL_SESSION *session
     cdef bint offered = False
     while s != NULL and s.n and not offered:
-        session = s.kept[s.n - 1]
+        session = s.stored[s.n - 1]
         offered = is_usable(session) and openssl.SSL_set_session(ssl, session) == 1
         if not offered or openssl.SSL_SESSION_get_protocol_version(session) >= (
                 openssl.TLS1_3_VERSION):
@@ -128,4 +128,4 @@ cdef void refuse_sessions(Sessions *s) noexcept nogil:
 cdef void drop_sessions(Sessions *s) noexcept nogil:
     while s.n:
         s.n -= 1
-        openssl.SSL_SESSION_free(s.kept[s.n])
+        openssl.SSL_SESSION_free(s.stored[s.n])
