@@ -17,7 +17,7 @@ cdef struct Print:
     uint8_t head[9]
     uint8_t item_n          # octets of a setting, a priority or an increment that have come
     uint8_t item[6]
-    uint8_t reads           # the frame's payload: it counts
+    uint8_t reads           # octets of an item of the frame's payload; 0: it does not count
     uint8_t is_done         # HEADERS have come
     uint8_t has_settings    # a frame of them has come
     uint8_t settings_n, priorities_n, pseudo_n

@@ -181,8 +181,8 @@ cdef ssize_t take_head(Stream *st, const char *data, size_t n) noexcept nogil:
     if st.demux.asks:
         used = take_request(st, text, held + n, held)
     else:
-        # `text` is not changed, because only a folded line is written to, and a session sends
-        # none; see also without_controls
+        # The parser writes to folded lines alone, and a session sends none. Only
+        # without_controls changes `text`, when the head is whole
         used = parse_response(&head, <char *>text, held + n, held, &limits)
     if used == 0:
         if st.part == NULL:

@@ -14,7 +14,7 @@ cdef struct Meter:
     uint8_t preface         # octets of it that are still to come
     uint8_t head_n          # octets of the frame's header that have come
     uint8_t head[FRAME_HEAD]
-    uint8_t begun           # a frame has been read whole
+    uint8_t has_frame       # a frame has been read whole
     uint32_t left           # octets of the frame's payload that are still to come
     uint32_t block_bytes    # of the header block at hand
     uint32_t block_frames   # of it; 0: no header block is incomplete

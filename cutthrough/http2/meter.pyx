@@ -51,7 +51,7 @@ cdef enum:
 cdef void start_meter(Meter *m, uint32_t head_bytes, int preface,
                       int64_t now_us) noexcept nogil:
     m.preface = <uint8_t>preface
-    m.head_n = m.begun = 0
+    m.head_n = m.has_frame = 0
     m.left = 0
     m.block_bytes = m.block_frames = 0
     m.block_us = now_us
@@ -83,6 +83,7 @@ cdef Heard measure(Meter *m, const char *data, size_t n, int64_t now_us) noexcep
                 step = 1
                 compare(m, <uint8_t>p[0])
             m.left -= <uint32_t>step
+            m.has_frame |= m.left == 0
             p += step
             continue
         m.head[m.head_n] = <uint8_t>p[0]
@@ -90,8 +91,8 @@ cdef Heard measure(Meter *m, const char *data, size_t n, int64_t now_us) noexcep
         p += 1
         if m.head_n == FRAME_HEAD:
             m.head_n = 0
-            m.begun = True
             m.left = m.head[0] << 16 | m.head[1] << 8 | m.head[2]
+            m.has_frame |= m.left == 0
             heard = judge(m, now_us)
             if heard != HEARD_ALL:
                 return heard

@@ -102,7 +102,7 @@ cdef struct Demux:
     uint8_t asks            # the streams are ours
     uint8_t held            # nothing is written before `speak`
     uint8_t stuck           # the carrier takes no more
-    uint8_t crowded         # so did the last octets of some streams
+    uint8_t crowded         # the last octets of some streams found no room in it
     uint8_t has_freed       # it has taken all since: those that are STUCK may go on
     uint8_t drained         # steps of the drain that were taken
     uint8_t over            # one side has said that there are no more streams

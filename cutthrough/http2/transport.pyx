@@ -48,7 +48,7 @@ from cutthrough.net.transport cimport (
 
 
 cdef int open_stream(Socket *s, int context, const char *name) noexcept nogil:
-    return -EINVAL                      # only a peer opens streams
+    return -EINVAL                      # streams are opened by the peer, or by `ask`
 
 
 cdef ssize_t receive(Socket *s, void *buf, size_t n) noexcept nogil:
@@ -336,7 +336,7 @@ cdef int64_t idle_since_us(const Socket *carrier, int64_t now_us) noexcept nogil
 
 cdef int64_t awaits_since_us(const Socket *carrier) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
-    return d.meter.block_us if d.meter.block_frames or not d.meter.begun else 0
+    return d.meter.block_us if d.meter.block_frames or not d.meter.has_frame else 0
 
 
 cdef void drain(Socket *carrier) noexcept nogil:

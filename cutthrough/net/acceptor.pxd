@@ -5,7 +5,7 @@ from cutthrough.net.poller cimport Endpoint
 
 cdef class Sink:
     """Receives accepted connections. Implemented by the layer above."""
-    # The sink owns the fd from here on, even if it raises. False: connection refused.
+    # The sink owns the fd from here on, even if it raises.
     cdef int on_accept(self, int fd, const Address *client) except -1
     # Out of descriptors: closes some connections at rest. Returns how many.
     cdef int shed(self, bint clients_too) except -1

@@ -19,7 +19,8 @@ from cutthrough.net.connector cimport Stream, StreamOwner
 from cutthrough.net.multiplex cimport is_stream, multiplexer
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport (
-    RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, Relayed, run_relay, start_pump, stop_pump)
+    BY_ROOM, BY_TURN, RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, Relayed, Resumed,
+    run_relay, start_pump, stop_pump)
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, set_abortive, sys_close
 from cutthrough.net.transport cimport KERNEL, Socket
 
@@ -33,15 +34,15 @@ cdef set bridges = set()        # that are open
 cdef class Bridge(StreamOwner):
 
     cdef int on_ready(self) except -1:
-        cdef bint again
-        cdef Relayed how = run_relay(&self.relay, &again)
+        cdef Resumed resumed
+        cdef Relayed how = run_relay(&self.relay, &resumed)
         if how == RELAY_DOWN_SINK_FAILED:
             # The endpoint's sends get EPIPE from now on
             stop_pump(&self.relay.down)
             linux.shutdown(self.pier.sock.fd, SHUT_RD)
             self.relay.down.shut = True
             self.sock.ready |= CAN_READ
-            how = run_relay(&self.relay, &again)
+            how = run_relay(&self.relay, &resumed)
         if how == RELAY_CLOSED:
             return self.close()
         if how > RELAY_HALF_CLOSED:
@@ -50,7 +51,9 @@ cdef class Bridge(StreamOwner):
         if self.user is not None and not self.user.is_open:
             self.user = None
             self.set_deadline(self.linger_ms)
-        return self.poller.call_again(self) if again else 0
+        if resumed == BY_ROOM:
+            return self.poller.call_when_room(self)
+        return self.poller.call_again(self) if resumed == BY_TURN else 0
 
     cdef int on_stream(self, Stream stream) except -1:
         return self.on_ready()

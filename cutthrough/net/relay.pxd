@@ -40,5 +40,11 @@ cdef enum Relayed:
 cdef void lose(Pump *pump) noexcept nogil
 # Throws bytes away for one turn. PUMP_SINK_FAILED: the source has sent more than `left`.
 cdef Pumped throw_away(Pump *pump) noexcept nogil
-# Runs one turn of both directions. *again: there is more to do without an event.
-cdef Relayed run_relay(Relay *relay, bint *again) noexcept nogil
+# What its next turn waits for.
+cdef enum Resumed:
+    BY_EVENT = 0
+    BY_TURN                 # nothing: there is more to do
+    BY_ROOM                 # a free block: no event tells of that
+
+# Runs one turn of both directions.
+cdef Relayed run_relay(Relay *relay, Resumed *resumed) noexcept nogil

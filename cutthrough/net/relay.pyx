@@ -361,9 +361,9 @@ cdef void stop_pump(Pump *p) noexcept nogil:
     give_block(&p.held.block)
 
 
-cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
-    cdef Pumped up, down
-    again[0] = False
+cdef Relayed run_relay(Relay *r, Resumed *resumed) noexcept nogil:
+    cdef Pumped up = PUMP_DONE, down = PUMP_DONE
+    resumed[0] = BY_EVENT
     if not r.up.shut:
         up = run_pump(&r.up) if r.up.sink != NULL else throw_away(&r.up)
         # A send gets EPIPE only after the origin's end of stream: it has sent all its bytes
@@ -377,8 +377,6 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
             return RELAY_UP_SINK_FAILED
         elif up >= PUMP_SOURCE_FAILED:
             return RELAY_UP_SOURCE_FAILED if up == PUMP_SOURCE_FAILED else RELAY_NO_ROOM
-        else:
-            again[0] = up == PUMP_AGAIN
     if not r.down.shut:
         down = run_pump(&r.down)
         if down == PUMP_EOF:
@@ -387,8 +385,10 @@ cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
         elif down >= PUMP_SOURCE_FAILED:
             return RELAY_DOWN_SOURCE_FAILED if down == PUMP_SOURCE_FAILED else (
                 RELAY_DOWN_SINK_FAILED if down == PUMP_SINK_FAILED else RELAY_NO_ROOM)
-        else:
-            again[0] |= down == PUMP_AGAIN
+    if up == PUMP_AGAIN or down == PUMP_AGAIN:
+        resumed[0] = BY_TURN
+    elif up == PUMP_STARVED or down == PUMP_STARVED:
+        resumed[0] = BY_ROOM
     if r.up.shut and r.down.shut and not holds_back(r.down.sink) and (
             r.up.sink == NULL or not holds_back(r.up.sink)):
         return RELAY_CLOSED

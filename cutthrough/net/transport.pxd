@@ -1,7 +1,7 @@
 """The carrier of a connection's bytes: the kernel's socket, or a transport above it.
 
 The inline functions of sysio serve a `Socket` of kind KERNEL. Every other kind is a row in a
-table of functions: TLS without kTLS, a stream of HTTP/2. A pump treats them all alike, except
+table of functions: TLS, also if the kernel makes its records, and a stream of HTTP/2. A pump treats them all alike, except
 that it checks if bytes may be spliced or peeked.
 """
 

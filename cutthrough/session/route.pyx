@@ -155,6 +155,8 @@ cdef int connect(Client c) except -1:
     cdef bytes host
     if c.origin is not None:
         return OK
+    if c.request.dials:                 # the wait for a connection that was none in the end
+        c.stamps.connect_us += end_brief_phase(&c.stamps)
     if goes_by_name(c):
         return parked(dial_parent(c, NULL, NULL))
     if c.request.narrowed >= PROVEN:    # again; a name is followed once in a request
@@ -187,7 +189,7 @@ cdef int dial_all(Client c, answer) except -1:
     cdef Addresses addresses
     cdef int i, other, outcome, phase
     if c.request.host_kind == HOST_NAME:
-        c.stamps.dns_us = end_brief_phase(&c.stamps)
+        c.stamps.dns_us += end_brief_phase(&c.stamps)
     if c.request.narrowed == NARROWED and answer != "question_limit":
         if not isinstance(answer, Addresses) or not prove(
                 c, (<Addresses>answer).items, (<Addresses>answer).n):
@@ -304,7 +306,7 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
             return dial_anew(c)
         extras_of(c).connector = connector  # it has the last address tried, for the log
         return c.refuse(c.request.denied if error == 0 else outcome_of_errno(error))
-    c.stamps.connect_us = end_brief_phase(&c.stamps)
+    c.stamps.connect_us += end_brief_phase(&c.stamps)
     c.origin = stream
     if c.context.origin_transport != KERNEL:
         error = -open_transport(&stream.sock, c.context.origin_transport, 0, NULL)
@@ -353,13 +355,12 @@ cdef int go_through(Client c, int outcome) except -1:
 
 
 cdef int reach_origin(Client c) except -1:
-    cdef uint32_t tls_us
+    cdef uint32_t took_us = end_brief_phase(&c.stamps)
+    cdef uint32_t tls_us = min(c.extras.passage.tls_us, took_us - 1)
     praise_parents(c)
-    c.stamps.connect_us = end_brief_phase(&c.stamps)
-    tls_us = min(c.extras.passage.tls_us, c.stamps.connect_us - 1)
     c.extras.passage.tls_us = 0
     c.stamps.origin_tls_us += tls_us
-    c.stamps.connect_us -= tls_us
+    c.stamps.connect_us += took_us - tls_us
     return secure_origin(c) if c.entrance.is_inside else c.resume(PHASE_SEND)
 
 

@@ -151,10 +151,6 @@ class Parts:
 
     def _configure_context(self, config: Config, snapshot: Snapshot, limiter: Limiter,
                            numbers: Numbers, in_log: set[str], most: int) -> None:
-        if config.collect_sends:
-            sends.turn_on()             # if it is forbidden, `doctor` says so
-        else:
-            sends.turn_off()
         self.context.configure(snapshot, limiter, ConnectionOptions(
             timeouts={
                 name: getattr(config, name)
@@ -183,6 +179,10 @@ class Parts:
             passes_offers=numbers.passes_offers,
             retries_unnamed=config.retry_without_sni,
         ))
+        if config.collect_sends:
+            sends.turn_on()             # if it is forbidden, `doctor` says so
+        else:
+            sends.turn_off()
 
     def _assign(self, sources: SourceNumbers, pacs: list[Pac | None]) -> None:
         self.sources = sources

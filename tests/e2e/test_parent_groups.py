@@ -1,5 +1,7 @@
 """Groups of parents, routes in rules, chains and loops (R20, R43, R44, R46)."""
 
+import time
+
 import pytest
 
 from tests.support.client import Client
@@ -66,6 +68,20 @@ def test_nothing_goes_directly_unless_direct_is_listed(group_of, make_origin, di
         else:
             assert origin.connections == [], "R44"
             assert proxy.wait_reason("parent_closed")["parent"] == "b"
+
+
+@pytest.mark.any_loop
+def test_the_wait_for_a_parent_in_vain_is_no_look_ups(group_of, make_origin, dial):
+    """It was in dns_ms, by which an operator suspects the name server."""
+    def script(conn: Connection) -> None:
+        conn.fill()
+        time.sleep(0.4)                 # the duration that is to be logged
+
+    proxy, _ = group_of(script, direct=True)
+    origin = make_origin()
+    assert dial(proxy).get(f"http://localhost:{origin.port}/").status == 200
+    (record,) = proxy.wait_log(1)
+    assert record["dns_ms"] < 400 <= record["connect_ms"]
 
 
 @pytest.mark.any_loop

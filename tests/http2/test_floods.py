@@ -318,3 +318,20 @@ def test_an_unfinished_head_is_dated(couple) -> None:
     both.theirs.send(frame(CONTINUATION, END_HEADERS, 1))
     assert both.carrier.hear()[1]
     assert both.carrier.awaits_since == 0
+
+
+def test_the_first_frame_has_come_with_its_last_octet() -> None:
+    """With its header it was taken for whole: what SETTINGS says was not known yet."""
+    from tests.doors.http2 import Carrier
+    from tests.support.http2 import pair
+
+    ours, theirs = pair()
+    with ours, theirs:
+        carrier = Carrier(ours.fileno())
+        first = frame(SETTINGS, 0, 0, b"\x00\x03\x00\x00\x00\x07")
+        for at, octet in enumerate(PREFACE + first, 1):
+            assert carrier.awaits_since
+            theirs.send(bytes([octet]))
+            carrier.hear()
+            assert bool(carrier.awaits_since) == (at < len(PREFACE) + len(first))
+        carrier.end()

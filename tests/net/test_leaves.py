@@ -11,8 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from cutthrough.ca.leaf import make_root
+from cutthrough.ca.names import build_constraints
 from cutthrough.ca.store import encode_key
 from cutthrough.net.tls import leaves
 from cutthrough.net.tls.certificates import TlsError
@@ -64,9 +67,6 @@ def test_a_leaf_begins_two_days_ago_and_lives_197_days_at_most() -> None:
 
 
 def test_a_leaf_of_an_old_authority_has_all_of_its_time() -> None:
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     key = ec.generate_private_key(ec.SECP256R1())
     then = datetime.datetime.now(datetime.UTC).replace(microsecond=0) - 100 * DAY
     root = make_root(key, "old", 730, None, then).public_bytes(Encoding.PEM)
@@ -96,9 +96,6 @@ def test_all_leaves_have_one_key_and_serial_numbers_of_their_own() -> None:
 
 
 def test_an_expired_authority_signs_nothing() -> None:
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     key = ec.generate_private_key(ec.SECP256R1())
     then = datetime.datetime.now(datetime.UTC).replace(microsecond=0) - 100 * DAY
     root = make_root(key, "old", 50, None, then).public_bytes(Encoding.PEM)
@@ -170,3 +167,18 @@ def test_another_protocol_is_neither_chosen_nor_refused(
     couple = accept(meet, interceptor(), offered=offered)
     couple.begin()
     assert couple.peer.tls.selected_alpn_protocol() == chosen
+
+
+def test_a_name_that_the_authority_may_not_have_is_signed_once() -> None:
+    """It was signed again for each tunnel; and a permitted one twice, to look at and for
+    the handshake."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    root = make_root(key, "narrow", 100, build_constraints(["a.example"]))
+    of = TlsInterceptor(root.public_bytes(Encoding.PEM), encode_key(key), most=2)
+    for _ in range(3):
+        assert of.why_silent(b"a.example") == ""
+        assert "permitted subtree" in of.why_silent(b"b.example")
+    assert (of.minted, of.kept) == (2, 1)
+    for name in (b"c.example", b"d.example", b"b.example"):     # two are remembered
+        assert of.why_silent(name)
+    assert of.minted == 5

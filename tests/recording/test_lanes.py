@@ -139,3 +139,13 @@ def test_a_file_that_another_process_locks_leaves_a_worker_its_own_places(
     locker.communicate("end\n")
     lanes._retry_at = 1e-9                   # the while is over
     assert made.match(request()).recording.number == 2
+
+
+def test_a_file_that_cannot_be_opened_keeps_no_descriptor(tmp_path, path):
+    """Each reload of a session tries anew."""
+    path.symlink_to(tmp_path / "elsewhere")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="symbolic"):
+            SharedLanes(path)
+    assert len(os.listdir("/proc/self/fd")) == before

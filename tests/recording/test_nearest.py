@@ -218,3 +218,10 @@ def test_bodies_are_not_copied_to_find_those_that_look_alike():
         tracemalloc.stop()
     assert isinstance(found, Miss) and found.nearest is not None
     assert found.nearest.recording.number == 7 and peak < 2 << 20
+
+
+def test_each_recording_is_compared_once_whatever_host_counts():
+    """Those with the request's path were compared twice, in the place of others."""
+    places = {"a": {"/x": [1, 2], "/y": 3}, "b": {"/x": 4, "/z": [5]}}
+    assert [*nearest.candidates(request("/x"), places, Key(host=False))] == [
+        1, 2, 4, 3, 5]

@@ -8,6 +8,7 @@ import pytest
 
 import cutthrough
 from cutthrough.config.parents import Parent
+from cutthrough.net import buffers
 from cutthrough.policy.source import Policy
 from tests.doors.observing import Recorder
 from tests.support.client import PASSWORD, USER, Client, build_request
@@ -15,6 +16,7 @@ from tests.support.intercepting import NETWORKS, SERVERS, routed
 from tests.support.origin import Origin, answer, echo
 from tests.support.socks import ASSOCIATE, GRANTED, SocksClient
 from tests.support.stream import Stream, chunked
+from tests.support.wait import wait_until
 
 BULK = 4 << 20
 
@@ -296,3 +298,23 @@ def test_a_fault_while_a_client_is_turned_away_is_not_the_acceptors():
 
     seen = observe(journey, script, raises_in="end", max_connections_per_client=1)
     assert phases(seen, 2)[0] == ("end", "client_limit")
+
+
+def test_a_tapped_tunnel_waits_for_memory_and_goes_on():
+    """If no block was free, nothing was read, and nothing told of a free one: it stood
+    still until its deadline. A tap sees bytes once, so they cannot be peeked."""
+    def journey(client, origin):
+        client.tunnel(origin.authority)
+        refused = buffers.stats()["refused"]
+        buffers.set_bound(0, "relays")
+        client.send(b"ping")
+        wait_until(lambda: buffers.stats()["refused"] > refused, "starving")
+        buffers.set_bound(512 << 20)
+        assert client.read_exact(4) == b"ping"
+
+    try:
+        seen = observe(journey, tap_in="route")
+    finally:
+        buffers.set_bound(512 << 20)
+    assert seen.up == [b"ping"]
+    assert seen.down[-1] == b"ping"

@@ -75,6 +75,7 @@ cdef class TlsInterceptor(TlsContext):
         self.first_s = seconds_of(openssl.X509_get0_notBefore(self.issuer))
         self.last_s = seconds_of(openssl.X509_get0_notAfter(self.issuer))
         self.leaves = {}
+        self.forbidden = {}
         self.constraints = []
         self.most = most
         self.makes_leaves = True
@@ -134,14 +135,26 @@ cdef class TlsInterceptor(TlsContext):
         return 0
 
     def why_silent(self, bytes name):
-        cdef Constraints constraints
         cdef Leaf leaf
-        cdef int error
         if time.time() >= self.last_s:
             return "the authority has expired"
         if not self.constraints or name in self.leaves:
             return ""
-        leaf = self.make(name)
+        why = self.forbidden.get(name)
+        if why is None:
+            leaf = self.make(name)
+            why = self.why_forbidden(leaf)
+            if why:
+                put(self.forbidden, name, why, self.most)
+            else:
+                put(self.leaves, name, leaf, self.most)     # for the handshake that follows
+        return why
+
+    cdef str why_forbidden(self, made):
+        """Which of the authority's constraints the leaf's name breaks; "": none."""
+        cdef Leaf leaf = made
+        cdef Constraints constraints
+        cdef int error
         openssl.X509_check_purpose(leaf.certificate, -1, 0)     # finds its extensions
         for constraints in self.constraints:
             error = openssl.NAME_CONSTRAINTS_check(leaf.certificate, constraints.own)
@@ -154,10 +167,7 @@ cdef class TlsInterceptor(TlsContext):
         # A clock that was set back makes it too young: it may not be valid yet
         if leaf is None or not 0 <= time.time() - leaf.made_s <= FRESH_S:
             leaf = self.make(name)
-            self.leaves.pop(name, None)
-            while len(self.leaves) >= self.most:
-                del self.leaves[next(iter(self.leaves))]
-            self.leaves[name] = leaf
+            put(self.leaves, name, leaf, self.most)
         else:
             self.found += 1
         return (openssl.SSL_use_certificate(ssl, leaf.certificate) == 1
@@ -249,6 +259,15 @@ cdef int make_key() except -1:
     if n <= 0 or openssl.d2i_PublicKey(openssl.EVP_PKEY_EC, &public_key, &at, n) == NULL:
         raise TlsError("", why("no key can be made"))
     openssl.OPENSSL_free(point)
+    return 0
+
+
+cdef int put(dict kept, bytes name, value, Py_ssize_t most) except -1:
+    """Keeps it as the newest of at most so many."""
+    kept.pop(name, None)
+    while len(kept) >= most:
+        del kept[next(iter(kept))]
+    kept[name] = value
     return 0
 
 

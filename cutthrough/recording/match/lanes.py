@@ -85,19 +85,19 @@ class SharedLanes:
         self._retry_at = 0.0
         self._lock = _locked(_lock_of(path))
         self._moves = 0
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
-                         0o600))
         self._is_stopped = False
-        self._base = sqlite3.connect(        # one thread after the other
-            path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, self._lock)
+            os.close(os.open(
+                path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            self._base = sqlite3.connect(    # one thread after the other
+                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+            stack.callback(self._base.close)
             use_wal(self._base, BUSY_S)
             self._base.execute("PRAGMA synchronous = OFF")
             self._base.execute(_SCHEMA)
             self._base.execute("PRAGMA busy_timeout = 0")
-        except sqlite3.Error:
-            self.close()
-            raise
+            stack.pop_all()                  # for `close`
         _remove_stale(path.parent)
 
     @contextlib.contextmanager

@@ -169,8 +169,9 @@ def candidates(request: Request, places: Places, key: Key) -> Iterator[int]:
         if request.path in host_paths:
             yield from numbers_of(host_paths[request.path])
     for host_paths in hosts:
-        for numbers in host_paths.values():
-            yield from numbers_of(numbers)
+        for path, numbers in host_paths.items():
+            if path != request.path:
+                yield from numbers_of(numbers)
 
 
 def numbers_of(known: "int | Iterable[int]") -> Iterable[int]:

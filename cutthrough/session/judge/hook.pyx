@@ -57,7 +57,7 @@ def on_decided(Client c, request_id, decision):
         return                          # it has ended meanwhile
     try:
         c.poller.take_time()
-        c.stamps.hook_us = end_brief_phase(&c.stamps)
+        c.stamps.hook_us += end_brief_phase(&c.stamps)
         outcome = take_decision(c, decision)
         if outcome != OK:
             c.refuse(outcome)

@@ -35,6 +35,9 @@ cdef class Journal:
 #
 #     request ─> route ─> response ─> end
 #
+# For an activity tracker there are seven more, of connections, handshakes, parents and hand-over.
+# These are functions of Python, because captures, which are at each request, do not have them.
+#
 # At any moment an observer may set a Tap on either pump of client.relay, to be passed the bytes
 # from then on. The taps are removed when the request ends, or its tunnel is handed over. If a
 # request goes to a parent in absolute form, the tap is passed the head as an origin would get it,

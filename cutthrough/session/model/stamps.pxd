@@ -14,9 +14,9 @@ cdef packed struct Stamps:
     uint32_t mark_us                    # from start_us to the begin of the phase in hand
     uint32_t head_us                    # from the first byte to the whole head
     uint32_t auth_us                    # until the credentials are known, right or wrong
-    uint32_t hook_us                    # the wait for the policy's hook
-    uint32_t dns_us                     # the name's look-up; 0 for an address
-    uint32_t connect_us                 # until there is a connection, without its TLS
+    uint32_t hook_us                    # waits before the way: hook, rate, fault, filters, player
+    uint32_t dns_us                     # the name's look-ups; 0 for an address
+    uint32_t connect_us                 # until there is a connection, also in vain; without TLS
     uint32_t send_us                    # of first_byte_us, until all was sent; for an observer
     uint32_t origin_tls_us              # handshakes with parents and origin, for this request
     uint32_t client_tls_us              # the client's, if the request began with it
@@ -53,12 +53,12 @@ cdef inline void end_last_phase(Stamps *stamps, int state) noexcept nogil:
         stamps.head_us = end_brief_phase(stamps)
     elif state == AUTH and stamps.auth_us == 0:
         stamps.auth_us = end_brief_phase(stamps)
-    elif state == DECIDE and stamps.hook_us == 0:
-        stamps.hook_us = end_brief_phase(stamps)
-    elif state == RESOLVE and stamps.dns_us == 0:
-        stamps.dns_us = end_brief_phase(stamps)
-    elif (state == DIAL or state == PARENT) and stamps.connect_us == 0:
-        stamps.connect_us = end_brief_phase(stamps)
+    elif state == DECIDE:
+        stamps.hook_us += end_brief_phase(stamps)
+    elif state == RESOLVE:
+        stamps.dns_us += end_brief_phase(stamps)
+    elif state == DIAL or state == PARENT:
+        stamps.connect_us += end_brief_phase(stamps)
     elif state == SECURE:
         stamps.origin_tls_us += end_brief_phase(stamps)
     elif state >= REQUEST and stamps.first_byte_us == 0:

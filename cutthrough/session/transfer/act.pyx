@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The faults of the deciding rule, applied to a request before it goes on, its filters and breakpoint.
 
-    rules, hook ─> limits ─> HELD, for a latency ─> HELD, by filters ─> the way to the origin
+    rules, hook ─> faults ─> HELD, for a latency ─> HELD, by filters ─> limits ─> the way
 
 Faults are drawn once for a request or tunnel. A bound on bandwidth or data is a part of its
-terms, so that the pumps pace it as they pace limits. If the rule depends on the address, this
+terms, so that the pumps pace it as they pace limits: with such a fault the limits are charged
+here. If the rule depends on the address, this
 comes once the address is known, before it is dialled.
 """
 

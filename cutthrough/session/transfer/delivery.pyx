@@ -16,7 +16,7 @@ time that has passed.
 
 The wait is bounded: in each half_closed_timeout the peers have to take min_rate bytes a
 second, and one byte at least. There is no wait if a silence ended the exchange, at a stop,
-at an operator's cut, and after a fault of our own.
+at an operator's cut, if a reload forbids the destination, and after a fault of our own.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -84,9 +84,11 @@ cdef int end_short(Client c, int outcome) except -1:
 cdef int deliver(Client c, int outcome, int sides) except -1:
     c.request.ending = <unsigned char>outcome
     c.request.sides = <unsigned char>sides
+    # What nobody is to get is thrown away: a peer that wants to send first would else never
+    # take the rest
     if c.request.is_tunnel and not sides & TO_CLIENT:
-        lose(&c.relay.down)                 # or an origin that wants to answer first would
-    if c.request.is_tunnel and not sides & TO_ORIGIN:       # never take the rest
+        lose(&c.relay.down)
+    if c.request.is_tunnel and not sides & TO_ORIGIN:
         lose(&c.relay.up)
     # If a send has met the reset, no event reports that there is more to read
     c.sock.ready |= CAN_READ

@@ -95,15 +95,18 @@ cdef bint may_certify(Client c, bytes name) except -1:
 cdef int secure_origin(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
     cdef int context = inside.tls
+    cdef int error
     if inside.opening != NULL:
         # A reload may have come since the request was judged: the connection will be kept
         # under the number that it is made with (R46)
         c.request.hop.tls = inside.tls
         if needs_connection(c):
             context = inside.tls_11
-    if not stands_alone(c, c.origin) or (
-            open_transport(&c.origin.sock, TLS, context - 1, inside.name) < 0):
-        return fail(c, ORIGIN_TLS)
+    if not put_bridge_if_needed(c, c.origin):
+        return fail(c, OVERLOADED)
+    error = open_transport(&c.origin.sock, TLS, context - 1, inside.name)
+    if error:
+        return fail(c, OVERLOADED if error == -linux.ENOMEM else ORIGIN_TLS)
     if inside.offer is not None:
         from cutthrough.net.tls.offer import offer_as   # here: it needs libssl
 
@@ -125,7 +128,7 @@ cdef int go_on_securing(Client c) except -1:
         return 0
     if result == -HANDSHAKE_DENIED:
         return fail_certificate(c)
-    if result == -HANDSHAKE_ALERT and c.context.retries_unnamed and knows_no_name(c):
+    if result == -HANDSHAKE_ALERT and c.context.retries_unnamed and refuses_server_name(c):
         return retry_unnamed(c)
     if result != HANDSHAKE_DONE:
         outcome = outcome_of_alert(
@@ -150,7 +153,7 @@ cdef int go_on_securing(Client c) except -1:
     return c.resume(PHASE_SEND)
 
 
-cdef bint knows_no_name(Client c) except -1:
+cdef bint refuses_server_name(Client c) except -1:
     """The origin has refused the server name, and got one."""
     from cutthrough.net.tls import failures     # here: it needs libssl
 
@@ -223,7 +226,7 @@ cdef int fail_why(Client c, int outcome, str why) except -1:
 cdef int greet(Client c) except -1:
     """The origin's certificate is right: the client's handshake follows."""
     cdef Inside inside = <Inside>c.entrance
-    if not stands_alone(c, c):
+    if not put_bridge_if_needed(c, c):
         return refuse_opening(c, OVERLOADED, HANDSHAKE_FAILURE)
     c.sock.slot = c.context.client_tls
     if not put_transport(c, inside.name):
@@ -234,8 +237,9 @@ cdef int greet(Client c) except -1:
     return c.poller.call_again(c)
 
 
-cdef bint stands_alone(Client c, Endpoint endpoint) except -1:
-    """A client of an HTTPS proxy, or a parent's, has TLS already: a bridge has that."""
+cdef bint put_bridge_if_needed(Client c, Endpoint endpoint) except -1:
+    """A client of an HTTPS proxy, or a parent's, has TLS already: a bridge has that. False: no
+    descriptor or memory for it."""
     return endpoint.sock.kind == KERNEL or put_bridge(
         endpoint, c.context.timeout_ms[<int>LINGER])
 

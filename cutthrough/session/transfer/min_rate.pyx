@@ -46,8 +46,10 @@ cdef bint extend_if_taken(Client c) except -1:
     cdef int64_t held = untaken(&c.sock) + (
         untaken(&c.origin.sock) if c.origin is not None else 0)
     cdef int64_t moved = <int64_t>(c.relay.up.moved + c.relay.down.moved)
-    # The first look since a byte was moved has no earlier count to compare with
-    if held == 0 if moved != c.watch.look.moved else moved - held <= c.watch.look.passed:
+    cdef bint is_taken = moved - held > c.watch.look.passed
+    if moved != c.watch.look.moved:     # the first look since has no earlier count to compare with
+        is_taken = held != 0
+    if not is_taken:
         return False
     c.watch.look.moved = moved
     c.watch.look.passed = moved - held

@@ -9,7 +9,7 @@ cannot break the framing. Its body goes through a sluice, and from there to the 
 """
 
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 from cutthrough.net.buffers cimport COPY_BLOCK, bytes_of, scratch
 from cutthrough.net.pump cimport Pump, Tap
 from cutthrough.net.relay cimport push, start_pump, stop_pump
@@ -70,8 +70,10 @@ cdef class Responder:
         c.request.awaits_100 = False
         try:
             c.poller.take_time()
-            push(&c.relay.down, CONTINUE, 25, NULL, 0)
-            c.extend()
+            if push(&c.relay.down, CONTINUE, strlen(CONTINUE), NULL, 0):
+                c.extend()
+            else:
+                c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
         except BaseException:
             c.poller.contain(c)
 

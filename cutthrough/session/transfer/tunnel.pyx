@@ -23,8 +23,9 @@ from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, take
 from cutthrough.net.deferred cimport settle
 from cutthrough.net.pump cimport block_of
 from cutthrough.net.relay cimport (
-    RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_DOWN_SOURCE_FAILED, RELAY_HALF_CLOSED,
-    RELAY_NO_ROOM, RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
+    BY_EVENT, BY_ROOM, BY_TURN, RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_DOWN_SOURCE_FAILED,
+    RELAY_HALF_CLOSED, RELAY_NO_ROOM, RELAY_UP_SOURCE_FAILED, Relay, Relayed, Resumed, feed, lose,
+    push, run_relay, start_pump)
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, take_error, untaken)
 from cutthrough.net.transport cimport KERNEL, TLS, UNFINISHED
@@ -126,14 +127,14 @@ cdef void shorten_head(Client c) noexcept:
 cdef int run_tunnel(Client c) except -1:
     cdef uint64_t up = c.relay.up.moved
     cdef uint64_t down = c.relay.down.moved
-    cdef bint again
+    cdef Resumed resumed
     cdef bint client_ended = c.relay.up.shut
     cdef Relayed how
     if has_messages(c):
         return run_messages(c)
     if c.usage.meter != NULL and not before_turn(c):
         return c.cut_short(outcome_of_meter(c))
-    how = run_relay(&c.relay, &again)
+    how = run_relay(&c.relay, &resumed)
     c.count_moved()
     if c.usage.meter != NULL:
         after_turn(c)
@@ -142,12 +143,14 @@ cdef int run_tunnel(Client c) except -1:
     if client_ended:
         c.request.parting = <uint16_t>min(<uint64_t>UINT16_MAX, (
             c.request.parting + c.relay.down.moved - down))
-    if again:
+    if resumed == BY_TURN:
         c.poller.call_again(c)
+    elif resumed == BY_ROOM:
+        c.poller.call_when_room(c)
     if how == RELAY_CLOSED:
         c.log_end(c.request.ending if c.relay.up.sink != NULL else ORIGIN_RESET)
         return c.close()
-    if how <= RELAY_HALF_CLOSED and not again:
+    if how <= RELAY_HALF_CLOSED and resumed == BY_EVENT:
         # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
         # HUP without a reset means only that both ends were shut, or on a unix socket that
         # the client has closed: its stream is complete, as after a FIN.

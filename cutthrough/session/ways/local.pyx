@@ -79,7 +79,7 @@ cdef int answer_by(Client c, function) except -1:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
         return dial_anew(c) if relieve(c, error) else (
             c.refuse(outcome_of_errno(error)))
-    c.stamps.connect_us = end_brief_phase(&c.stamps)
+    c.stamps.connect_us += end_brief_phase(&c.stamps)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
     return c.resume(PHASE_SEND)
 
