@@ -170,8 +170,8 @@ def test_another_protocol_is_neither_chosen_nor_refused(
 
 
 def test_a_name_that_the_authority_may_not_have_is_signed_once() -> None:
-    """It was signed again for each tunnel. A permitted name was signed twice: to look at,
-    and for the handshake."""
+    """It was signed again for each tunnel, and a permitted one twice: for the look, and
+    for the handshake."""
     key = ec.generate_private_key(ec.SECP256R1())
     root = make_root(key, "narrow", 100, build_constraints(["a.example"]))
     of = TlsInterceptor(root.public_bytes(Encoding.PEM), encode_key(key), most=2)
