@@ -12,7 +12,6 @@ import os
 import select
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -25,6 +24,7 @@ from cutthrough.process.selector import Selector
 MESSAGE_BYTES = 65536
 # SCM_MAX_FD of unix(7)
 MOST_FDS = 253
+AGAIN_S = 0.1       # between reads of a message for which there is no memory
 
 log = logging.getLogger("cutthrough")
 
@@ -314,15 +314,6 @@ def read_message(packet: bytes) -> Message:
                          f"read: {error}") from None
 
 
-def in_memory(value: Any) -> int:
-    """Returns a descriptor of memory that holds `value` as JSON; the caller owns it."""
-    fd = os.memfd_create("cutthrough-message", os.MFD_CLOEXEC)
-    left = msgspec.json.encode(value)
-    while left:
-        left = left[os.write(fd, left):]
-    return fd
-
-
 class Channel:
     """One end of the pair; owns its socket. Reports an end of file once, as None."""
 
@@ -331,6 +322,8 @@ class Channel:
         self._fds: list[int] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_message: Callable[[Message | None], None] | None = None
+        self._again: asyncio.TimerHandle | None = None      # until then nothing is read
+        self._was_short = False              # the last read found no memory
 
     @classmethod
     def pair(cls) -> "tuple[Channel, socket.socket]":
@@ -400,6 +393,11 @@ class Channel:
         self._socket.setblocking(False)
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
+        self._watch()
+
+    def _watch(self) -> None:
+        self._again = None
+        assert self._loop is not None
         self._loop.add_reader(self._socket.fileno(), self._on_readable)
 
     def _on_readable(self) -> None:
@@ -408,23 +406,39 @@ class Channel:
             message = self.receive()
         except BlockingIOError:
             return
+        except (OSError, MemoryError) as error:
+            self._pause(error)
+            return
         except Unreadable as error:          # its sender has a time limit for an answer
             log.error("%s", error)
             return
+        self._was_short = False
         if message is None:
             self._detach()
         self._on_message(message)
 
+    def _pause(self, error: BaseException) -> None:
+        """The message waits in the socket."""
+        assert self._loop is not None
+        if not self._was_short:
+            log.error("a message cannot be read yet: %s", error or "no memory")
+        self._was_short = True
+        self._loop.remove_reader(self._socket.fileno())
+        self._again = self._loop.call_later(AGAIN_S, self._watch)
+
     def read_rest(self) -> None:
         """Delivers what the other side sent before it ended: its end may be noticed
         before its last messages are."""
-        while self._loop is not None and self.has_message:
+        while self._loop is not None and self._again is None and self.has_message:
             try:
                 self._on_readable()
             except Exception as error:       # as the loop does
                 log.error("a message was not handled", exc_info=error)
 
     def _detach(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         if self._loop is not None:
             self._loop.remove_reader(self._socket.fileno())
             self._loop = None

@@ -3,9 +3,13 @@
 Not socket.send_fds and socket.recv_fds: those of Python 3.11 ignore their flags.
 """
 
+import os
 import socket
 from array import array
 from collections.abc import Iterable
+from typing import Any
+
+import msgspec
 
 
 def send_packet(sock: socket.socket, packet: bytes, fds: Iterable[int]) -> None:
@@ -22,6 +26,15 @@ def receive_packet(sock: socket.socket, n: int, most_fds: int
     packet, control, _, _ = sock.recvmsg(
         n, socket.CMSG_SPACE(most_fds * 4), socket.MSG_CMSG_CLOEXEC)
     return packet, descriptors_in(control)
+
+
+def in_memory(value: Any) -> int:
+    """Returns a descriptor of memory that holds `value` as JSON; the caller owns it."""
+    fd = os.memfd_create("cutthrough-message", os.MFD_CLOEXEC)
+    left = msgspec.json.encode(value)
+    while left:
+        left = left[os.write(fd, left):]
+    return fd
 
 
 def descriptors_in(control: Iterable[tuple[int, int, bytes]]) -> list[int]:

@@ -19,8 +19,8 @@ from cutthrough.process.channel import (
     Decided,
     ListHeld,
     Message,
-    in_memory,
 )
+from cutthrough.process.packets import in_memory
 from cutthrough.supervisor.children import Child
 
 

@@ -25,8 +25,8 @@ from cutthrough.process.channel import (
     Message,
     Trace,
     Watch,
-    in_memory,
 )
+from cutthrough.process.packets import in_memory
 from cutthrough.process.selector import Selector
 from cutthrough.supervisor.breakpoints import Breakpoints
 from cutthrough.supervisor.capture_switch import CaptureSwitch

@@ -33,8 +33,8 @@ from cutthrough.process.channel import (
     Settle,
     Trace,
     Watch,
-    in_memory,
 )
+from cutthrough.process.packets import in_memory
 from cutthrough.process.selector import Selector
 from cutthrough.session.describe import clients, cut, describe, trace
 from cutthrough.session.model.client import Client

@@ -1,13 +1,22 @@
 """Supervisor and workers talk: a message that cannot be read ends nothing."""
 
 import asyncio
+import errno
 import logging
 import os
 import socket
 
 import pytest
 
-from cutthrough.process.channel import Channel, Drain, Hello, Reopen, Watch
+from cutthrough.process import channel as channels
+from cutthrough.process.channel import (
+    Channel,
+    Drain,
+    Hello,
+    Reopen,
+    Watch,
+    read_message,
+)
 
 BROKEN = (b"?", b"{}", b'{"type":"nothing"}', b'{"type":"drain","timeout":null}',
           b'{"type":"list","query":1,"selector":{"older":null}}', b"\xff\xfe",
@@ -95,3 +104,56 @@ def test_a_descriptor_that_comes_is_not_inherited():
     finally:
         ours.close()
         other.close()
+
+
+class Scarce(socket.socket):
+    """Its next `left` reads find no memory."""
+
+    left = 0
+    reads = 0
+
+    def recvmsg(self, *args):
+        self.reads += 1
+        if self.left:
+            self.left -= 1
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return super().recvmsg(*args)
+
+
+def scarce_channel() -> tuple[Scarce, Channel, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock = Scarce(fileno=ours.detach())
+    return sock, Channel(sock), theirs
+
+
+async def test_a_message_without_memory_is_read_later(monkeypatch, caplog):
+    """Each turn of the loop logged a traceback."""
+    monkeypatch.setattr(channels, "AGAIN_S", 0.01)
+    sock, channel, theirs = scarce_channel()
+    heard, faults = asyncio.Queue(), []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, about: faults.append(about))
+    channel.attach(heard.put_nowait)
+    with theirs, caplog.at_level(logging.ERROR, "cutthrough"):
+        for message in (b'{"type":"reopen"}', b'{"type":"stop"}'):
+            sock.left = 3
+            theirs.send(message)
+            assert await heard.get() == read_message(message)
+    assert await heard.get() is None
+    assert [record.getMessage() for record in caplog.records] == [
+        "a message cannot be read yet: [Errno 12] Cannot allocate memory"] * 2
+    assert not faults
+    channel.close()
+
+
+async def test_the_rest_of_a_channel_without_memory_is_tried_once(caplog):
+    """The supervisor read for ever what a worker had sent before its end."""
+    sock, channel, theirs = scarce_channel()
+    heard = []
+    channel.attach(heard.append)
+    theirs.send(b'{"type":"reopen"}')
+    theirs.close()
+    sock.left = 1000
+    channel.read_rest()
+    assert (sock.reads, heard) == (1, [])
+    channel.close()
