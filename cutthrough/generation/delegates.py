@@ -41,7 +41,7 @@ def find_delegate(folder: str, certificate: bytes, uri: bytes) -> Delegate:
     ValueError if there is none and none can be made."""
     held = _held.get((folder, certificate, uri))
     age_s = WEEK_S if held is None else time.time() - held.made_s
-    if held is not None and age_s < WEEK_S - DAY_S:
+    if held is not None and 0 <= age_s < WEEK_S - DAY_S:
         return held
     try:
         return renew(folder, certificate, uri)
@@ -64,7 +64,7 @@ def renew_old() -> bool:
     """Renews delegates a day old. True: there is a new one."""
     now, renewed = time.time(), False
     for (folder, certificate, uri), delegate in list(_held.items()):
-        if now - delegate.made_s < DAY_S or now - delegate.tried_s < AGAIN_S:
+        if not _is_due(delegate, now):
             continue
         _held[folder, certificate, uri] = delegate._replace(tried_s=now)
         try:
@@ -79,8 +79,13 @@ def renew_old() -> bool:
 def is_old() -> bool:
     """Whether it is time for renew_old."""
     now = time.time()
-    return any(now - delegate.made_s >= DAY_S and now - delegate.tried_s >= AGAIN_S
-               for delegate in _held.values())
+    return any(_is_due(delegate, now) for delegate in _held.values())
+
+
+def _is_due(delegate: Delegate, now: float) -> bool:
+    """A clock that was set back makes it too young: it may not be valid yet."""
+    return not (0 <= now - delegate.made_s < DAY_S
+                or 0 <= now - delegate.tried_s < AGAIN_S)
 
 
 def _ask(folder: str) -> Delegate:

@@ -66,6 +66,18 @@ def test_a_token_that_is_gone_is_tried_again(clock, caplog) -> None:
         delegates.find_delegate(*FILES)
 
 
+def test_a_clock_that_was_set_back_renews_it(clock) -> None:
+    """It began in the future, and no client accepted what it signed until then."""
+    first = delegates.find_delegate(*FILES)
+    clock.now -= 30 * DAY
+    assert delegates.is_old()
+    assert delegates.renew_old()
+    assert delegates.find_delegate(*FILES) is not first
+    assert not delegates.is_old()
+    clock.now -= DAY
+    assert delegates.find_delegate(*FILES).certificates == b"3"
+
+
 def test_other_files_have_another(clock) -> None:
     first = delegates.find_delegate(*FILES)
     assert delegates.find_delegate("ca", b"other", FILES[2]) is not first

@@ -108,8 +108,10 @@ cdef class TicketKeys:
 
     @property
     def age(self):
-        """Seconds since the newest key came into use."""
-        return max(0, <int64_t>time.time() - self.page.since_s)
+        """Seconds since the newest key came into use. If the clock was set back behind that, nobody
+        knows, and the key counts as old."""
+        age = <int64_t>time.time() - self.page.since_s
+        return age if age >= 0 else float("inf")
 
     @property
     def names(self):
