@@ -41,9 +41,11 @@ cdef class AccessLog(Journal):
     cdef LogSink sink
     cdef bint scheduled, waiting, full
     cdef size_t full_lines          # dropped because the buffer was full
+    cdef size_t unmade_lines        # dropped because there was no memory for their values
     cdef readonly unsigned long lines
     cdef object loop, reported_at
     cdef size_t reported            # dropped lines in the reports so far
+    cdef size_t reported_unmade     # … of these, for want of memory
 
     def __init__(self, loop, target, format, worker=0, required=True):
         """`target`: the option's value, or a descriptor, which the log then owns;
@@ -65,7 +67,7 @@ cdef class AccessLog(Journal):
     @property
     def dropped(self):
         """Lines that were not written, and never will be."""
-        return self.full_lines + self.sink.lost
+        return self.full_lines + self.unmade_lines + self.sink.lost
 
     @property
     def remembered(self):
@@ -154,9 +156,10 @@ cdef class AccessLog(Journal):
         cdef size_t dropped = self.dropped
         if dropped > self.reported and (now < 0 or now - self.reported_at >= REPORT_S):
             log.warning("access log: %d lines dropped (%d in total): %s",
-                        dropped - self.reported, dropped,
-                        self.sink.error_text or "the target does not accept lines fast enough")
-            self.reported = dropped
+                        dropped - self.reported, dropped, self.sink.error_text or (
+                            "out of memory" if self.unmade_lines > self.reported_unmade else
+                            "the target does not accept lines fast enough"))
+            self.reported, self.reported_unmade = dropped, self.unmade_lines
             self.reported_at = now
 
     def _flush_later(self):
@@ -176,9 +179,6 @@ cdef class AccessLog(Journal):
         self.scheduled = True
 
     cdef int write(self, Client c, int outcome) except -1:
-        cdef char *end
-        cdef char *start
-        cdef uint32_t length
         if not self.scheduled:
             self._schedule()
         if self.n > FLUSH_AT:
@@ -187,8 +187,16 @@ cdef class AccessLog(Journal):
             if self.n > BUFFER - MOST_MESSAGE:
                 self.full_lines += 1
                 return self.line.skip(c)
-        start = self.buffer + self.n
-        end = start
+        try:
+            return self._put(c, outcome)
+        except MemoryError:                 # for a value: its request goes on as ever
+            self.unmade_lines += 1
+        return 0
+
+    cdef int _put(self, Client c, int outcome) except -1:
+        cdef char *start = self.buffer + self.n
+        cdef char *end = start
+        cdef uint32_t length
         if self.sink.is_framed:
             end = self.sink.put_head(start + 4, c, outcome)
         end = self.line.put(end, c, outcome, end + self.sink.most_line - 1)

@@ -56,4 +56,4 @@ cdef struct Ending:
 # Writes the step's value at `p`, up to `last` if it may be long, and returns its end: `p` if there
 # is none. `noted`: fields of a head that is not kept any more; None: it is, or has none.
 cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple noted,
-                     const char *last) noexcept
+                     const char *last) except NULL

@@ -92,7 +92,7 @@ for number in range(<int>N_OUTCOMES):
 
 
 cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple noted,
-                     const char *last) noexcept:
+                     const char *last) except NULL:
     cdef const Request *r = &c.request
     cdef int code = step.code
     cdef int outcome = ending.outcome
@@ -184,7 +184,7 @@ cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple 
 
 
 cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
-                   const char *last) noexcept:
+                   const char *last) except NULL:
     """Writes a value that squid has no code for."""
     cdef const Request *r = &c.request
     cdef int code = step.code
@@ -281,7 +281,7 @@ cdef char *put_timers(char *p, const Stamps *at) noexcept:
     return p
 
 
-cdef char *put_print(char *p, Step *step, Prints prints, const char *last) noexcept:
+cdef char *put_print(char *p, Step *step, Prints prints, const char *last) except NULL:
     cdef int code = step.code
     if prints is None:
         return p
@@ -292,7 +292,7 @@ cdef char *put_print(char *p, Step *step, Prints prints, const char *last) noexc
         prints.tcp), last)
 
 
-cdef char *put_more(char *p, Step *step, Client c, const char *last) noexcept:
+cdef char *put_more(char *p, Step *step, Client c, const char *last) except NULL:
     cdef const Request *r = &c.request
     cdef int code = step.code
     cdef uint32_t us
@@ -330,7 +330,7 @@ cdef char *put_more(char *p, Step *step, Client c, const char *last) noexcept:
     return put_ms(p, held_us_of(filtering_of(c))) if held_us_of(filtering_of(c)) else p
 
 
-cdef char *put_long(char *p, Step *step, Client c, const char *last) noexcept:
+cdef char *put_long(char *p, Step *step, Client c, const char *last) except NULL:
     cdef const Request *r = &c.request
     cdef const char *key
     cdef Shown shown
@@ -347,7 +347,7 @@ cdef char *put_long(char *p, Step *step, Client c, const char *last) noexcept:
     return put_escaped(p, key, len(c.key) - 2, step.quote, last - 3, True)
 
 
-cdef char *put_agreed(char *p, Step *step, const Agreed *a, const char *last) noexcept:
+cdef char *put_agreed(char *p, Step *step, const Agreed *a, const char *last) except NULL:
     """Writes a part of the client's TLS handshake with this proxy; nothing without TLS."""
     cdef int code = step.code
     if a == NULL:
@@ -363,7 +363,7 @@ cdef char *put_agreed(char *p, Step *step, const Agreed *a, const char *last) no
     return put_text(p, b"resumed") if a.resumed else p
 
 
-cdef char *put_part(char *p, Step *step, const Opening *o, const char *last) noexcept:
+cdef char *put_part(char *p, Step *step, const Opening *o, const char *last) except NULL:
     """Writes a part of the tunnel's first bytes; nothing if they are no ClientHello."""
     cdef int code = step.code
     if code == S_SNI:
@@ -379,14 +379,14 @@ cdef char *put_part(char *p, Step *step, const Opening *o, const char *last) noe
     return put_text(p, o.ja4) if code == S_JA4 else put_text(p, o.ja3)
 
 
-cdef char *put_value(char *p, Step *step, bytes value, const char *last) noexcept:
+cdef char *put_value(char *p, Step *step, bytes value, const char *last) except NULL:
     if value is None or len(value) == 0:
         return p
     return put_quoted(p, step, value, len(value), last)
 
 
 cdef char *put_quoted(char *p, Step *step, const char *data, size_t n,
-                      const char *last) noexcept:
+                      const char *last) except NULL:
     cdef bint spaced = False
     cdef size_t i
     if step.is_shell:
@@ -400,7 +400,7 @@ cdef char *put_quoted(char *p, Step *step, const char *data, size_t n,
     return put_hidden(p, data, n, step.quote, last - 3)
 
 
-cdef char *put_head_field(char *p, Step *step, Client c, const char *last) noexcept:
+cdef char *put_head_field(char *p, Step *step, Client c, const char *last) except NULL:
     """Writes a field of the head as it went up: each line is `Name: value`."""
     cdef const char *at
     cdef const char *end

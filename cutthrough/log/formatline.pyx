@@ -83,7 +83,7 @@ cdef class FormatLine(Line):
     def remembered(self):
         return len(self.noted)
 
-    cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
+    cdef char *put(self, char *p, Client c, int outcome, const char *last) except NULL:
         cdef Ending ending
         cdef Step *step
         cdef char *end
@@ -143,7 +143,7 @@ cdef class FormatLine(Line):
 
 
 cdef char *put_csv(char *p, Step *step, Client c, const Ending *ending, tuple noted,
-                   const char *last) noexcept:
+                   const char *last) except NULL:
     """Writes a quoted value, or nothing if there is none. If its first character would begin a
     formula of a spreadsheet, an apostrophe stands before it."""
     cdef char *end = put_field(p + 1, step, c, ending, noted, last - <int>AROUND)

@@ -4,4 +4,4 @@ from cutthrough.log.text cimport Quote
 
 # As put_escaped, with a mark; also without the user information of a URL (R80).
 cdef char *put_hidden(char *p, const char *data, size_t n, Quote quote, const char *last
-                      ) noexcept
+                      ) except NULL

@@ -35,7 +35,7 @@ def hidden(bytes text not None):
 
 
 cdef char *put_hidden(char *p, const char *data, size_t n, Quote quote, const char *last
-                      ) noexcept:
+                      ) except NULL:
     cdef const char *end = data + n
     cdef const char *at = data
     cdef const char *value
@@ -54,7 +54,7 @@ cdef char *put_hidden(char *p, const char *data, size_t n, Quote quote, const ch
 
 
 cdef const char *next_secret(const char *data, const char *at, const char *end,
-                             const char **value_end) noexcept:
+                             const char **value_end) except? NULL:
     """Where the next secret begins; NULL: there is none."""
     cdef const char *behind
     cdef bytes key
@@ -126,7 +126,7 @@ cdef const char *behind_character(const char *at, const char *end, uint8_t c, in
     return at + 2 if first == c or (65 <= first <= 90 and first + 32 == c) else NULL
 
 
-cdef const char *key_end(const char *at, const char *end, bytes key, int *level) noexcept:
+cdef const char *key_end(const char *at, const char *end, bytes key, int *level) except? NULL:
     """Behind the equals sign, if this key is here; or NULL."""
     cdef const char *text = key
     cdef const char *behind

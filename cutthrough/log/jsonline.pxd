@@ -15,7 +15,7 @@ cdef class Line:
     cdef bint wants_fields          # its format has fields of a head that is not kept
     # Writes the line at `p`, without "\n", and returns its end, `last` at most. A value that
     # is too long is cut, and ends in "…".
-    cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept
+    cdef char *put(self, char *p, Client c, int outcome, const char *last) except NULL
     # Called instead of `put` if the line is dropped.
     cdef int skip(self, Client c) except -1
     # Keeps fields of a tunnel's head, because the head is released before the end.
@@ -33,4 +33,4 @@ cdef const char *change_of(Filtering f) noexcept
 cdef int64_t held_us_of(Filtering f) noexcept
 cdef char *put_method(char *p, Client c) noexcept
 # Ends at `last` at most; a cut URL ends in "…".
-cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept
+cdef char *put_url(char *p, Client c, Quote quote, const char *last) except NULL

@@ -65,7 +65,7 @@ cdef class Line:
         """Number of heads with fields kept for their line."""
         return 0
 
-    cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
+    cdef char *put(self, char *p, Client c, int outcome, const char *last) except NULL:
         return p
 
     cdef int skip(self, Client c) except -1:
@@ -81,7 +81,7 @@ cdef class JsonLine(Line):
         self.worker = worker
         self.heading = b""
 
-    cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
+    cdef char *put(self, char *p, Client c, int outcome, const char *last) except NULL:
         cdef const Request *r = &c.request
         cdef int64_t total_us = clock_us() - c.stamps.start_us
         p = put_time(put_text(p, b'{"time":"'))
@@ -192,7 +192,7 @@ cdef bytes tlv_of(Client c, int tlv):
     return None if value == NULL else value[:n]
 
 
-cdef char *put_tlvs(char *p, bytes tlvs, const char *last) noexcept:
+cdef char *put_tlvs(char *p, bytes tlvs, const char *last) except NULL:
     """Writes the TLVs of a PROXY header by their names."""
     cdef const char *records = tlvs
     cdef const char *value
@@ -211,7 +211,7 @@ cdef char *put_tlvs(char *p, bytes tlvs, const char *last) noexcept:
     return p + 1
 
 
-cdef char *put_source(char *p, Client c) noexcept:
+cdef char *put_source(char *p, Client c) except NULL:
     """Writes the name of the source; if a connection was made, its address too."""
     cdef Address address
     p = put_string(put_text(p, b',"source":'), name_of_source(c).encode())
@@ -262,7 +262,7 @@ cdef char *put_agreed(char *p, const Agreed *agreed, const char *last) noexcept:
     return put_text(p, b'","client_resumed":true' if agreed.resumed else b'"')
 
 
-cdef char *put_prints(char *p, Prints prints) noexcept:
+cdef char *put_prints(char *p, Prints prints) except NULL:
     """Writes the fingerprints of the client's own connection."""
     if prints.ja4 is not None:
         p = put_string(put_text(p, b',"client_ja4":'), prints.ja4)
@@ -327,7 +327,7 @@ cdef char *put_path(char *p, Client c) noexcept:
     return p
 
 
-cdef char *put_word(char *p, bytes value, const char *last) noexcept:
+cdef char *put_word(char *p, bytes value, const char *last) except NULL:
     """Writes a JSON string that leaves room for the rest; null for None."""
     if value is None:
         return put_text(p, b"null")
@@ -350,7 +350,7 @@ cdef char *put_method(char *p, Client c) noexcept:
     return put_text(p, METHODS + 8 * c.request.method)
 
 
-cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
+cdef char *put_url(char *p, Client c, Quote quote, const char *last) except NULL:
     cdef const Request *r = &c.request
     cdef Shown shown = shown_of(c)
     cdef const char *key

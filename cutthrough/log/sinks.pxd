@@ -21,4 +21,4 @@ cdef class LogSink:
     # Opens the target again. False: that failed, and `error_text` has the error.
     cdef bint try_reopen(self) except -1
     # Writes the message's header at `p` and returns its end.
-    cdef char *put_head(self, char *p, Client c, int outcome) noexcept
+    cdef char *put_head(self, char *p, Client c, int outcome) except NULL

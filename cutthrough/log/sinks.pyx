@@ -77,7 +77,7 @@ cdef class LogSink:
     cdef size_t send(self, const char *data, size_t n) except? 0:
         return 0
 
-    cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
+    cdef char *put_head(self, char *p, Client c, int outcome) except NULL:
         return p
 
     @property
@@ -330,7 +330,7 @@ cdef class SyslogSink(DatagramSink):
             family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
             super().__init__(family, (target.host, target.port), required)
 
-    cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
+    cdef char *put_head(self, char *p, Client c, int outcome) except NULL:
         cdef timespec now
         cdef tm parts
         p = put_text(p, self.priority)
@@ -371,7 +371,7 @@ cdef class JournalSink(DatagramSink):
         self.ends_lines = True              # the message's last field needs it
         super().__init__(socket.AF_UNIX, target.path, required)
 
-    cdef char *put_head(self, char *p, Client c, int outcome) noexcept:
+    cdef char *put_head(self, char *p, Client c, int outcome) except NULL:
         """Each field is a line of its own; no value contains a line's end."""
         cdef const Request *r = &c.request
         p = put_number(put_text(p, b"PRIORITY="), priorities[outcome])
@@ -403,7 +403,7 @@ cdef class JournalSink(DatagramSink):
         return put_text(p, b"\nMESSAGE=")
 
 
-cdef char *put_bytes(char *p, bytes value, size_t most) noexcept:
+cdef char *put_bytes(char *p, bytes value, size_t most) except NULL:
     return put_escaped(p, value, len(value), Q_URL, p + most, True)
 
 

@@ -32,6 +32,6 @@ cdef char *put_address(char *p, const Address *address) noexcept
 cdef char *put_escaped(char *p, const char *data, size_t n, Quote quote, const char *last,
                        bint mark) noexcept
 # A quoted JSON string of at most 256 octets; null for None.
-cdef char *put_string(char *p, bytes value) noexcept
+cdef char *put_string(char *p, bytes value) except NULL
 # The current time: 2026-11-21T04:25:36.123Z.
 cdef char *put_time(char *p) noexcept

@@ -128,7 +128,7 @@ cdef char *put_escaped(char *p, const char *data, size_t n, Quote quote, const c
     return p
 
 
-cdef char *put_string(char *p, bytes value) noexcept:
+cdef char *put_string(char *p, bytes value) except NULL:
     cdef size_t n
     if value is None:
         return put_text(p, b"null")

@@ -74,11 +74,6 @@ cdef union Watch:
     Look look               # else
 
 
-# Into and out of the list of open clients; both update the counters.
-cdef void link(Context context, Client client) noexcept
-cdef void unlink(Context context, Client client) noexcept
-
-
 # There are thousands of them at rest: small fields stand together, and fields that few of
 # them need are made on demand. The fields that each turn of a relay touches stand first, in
 # five cache lines.
@@ -164,7 +159,10 @@ cdef class Client(StreamOwner):
     # after each turn, so that a long transfer shows as it goes, and before a pump restarts.
     cdef void count_moved(self) noexcept
     cdef int log_end(self, int outcome) except -1
+    cdef int _count_end(self, int outcome) except -1
     cdef int _clear_request(self) except -1
+    cdef int _abandon_waits(self) except -1
+    cdef int _give_back(self) except -1
 
 
 # The account's name, for rules, shares and logs.
@@ -311,3 +309,25 @@ cdef inline void leave_place(Client client) noexcept:
     if client.usage.place:
         client.context.places.drop(client.usage.place)
         client.usage.place = 0
+
+
+# Into and out of the list of open clients; both update the counters.
+cdef inline void link(Context context, Client client) noexcept:
+    context.counters.live += 1
+    context.counters.states[client.state] += 1
+    client.older = <Client>context.newest
+    if context.newest is not None:
+        (<Client>context.newest).newer = client
+    context.newest = client
+
+
+cdef inline void unlink(Context context, Client client) noexcept:
+    context.counters.live -= 1
+    context.counters.states[client.state] -= 1
+    if client.newer is not None:
+        client.newer.older = client.older
+    elif context.newest is client:
+        context.newest = client.older
+    if client.older is not None:
+        client.older.newer = client.newer
+    client.older = client.newer = None

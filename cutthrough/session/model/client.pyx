@@ -10,7 +10,7 @@ other files: `phases` has its order, `judge` decides, `tunnel` and `forward` car
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
@@ -30,7 +30,7 @@ from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.chunked_body cimport drop_scan
 from cutthrough.session.model.context cimport Context
-from cutthrough.session.model.counters cimport Counters, count_end, count_reply
+from cutthrough.session.model.counters cimport Counters, count_bytes, count_end, count_reply
 from cutthrough.session.model.extras cimport NOTHING, end_responders, forget_responders, has_responder
 from cutthrough.session.model.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
@@ -96,27 +96,6 @@ cdef class Observer:
 
     cdef int on_end(self, Client client, int outcome) except -1:
         return 0
-
-
-cdef void link(Context context, Client client) noexcept:
-    context.counters.live += 1
-    context.counters.states[client.state] += 1
-    client.older = <Client>context.newest
-    if context.newest is not None:
-        (<Client>context.newest).newer = client
-    context.newest = client
-
-
-cdef void unlink(Context context, Client client) noexcept:
-    context.counters.live -= 1
-    context.counters.states[client.state] -= 1
-    if client.newer is not None:
-        client.newer.older = client.older
-    elif context.newest is client:
-        context.newest = client.older
-    if client.older is not None:
-        client.older.newer = client.newer
-    client.older = client.newer = None
 
 
 @cython.no_gc
@@ -312,45 +291,48 @@ cdef class Client:
         return 0
 
     cdef int close(self) except -1:
-        """Idempotent. Gives back all resources of this connection."""
+        """Idempotent. Gives back all resources of this connection, whatever else fails (R33)."""
         cdef Context context = self.context
         if self.state == CLOSED:
             return 0
-        self.close_origin(False)
-        self._clear_request()
-        if self.entrance is not None and self.entrance.is_inside and not is_stream(&self.sock):
-            self.entrance.leave()
-        context.limiter.leave(&self.usage, self.poller.now_us)
-        give_block(&self.input)
-        leave_place(self)
-        if context.observer is not None:
-            context.observer.on_disconnect(self)
-        unlink(context, self)
-        context.turned_away -= self.turned_away
-        context.counters.states[CLOSED] += 1
-        self.state = CLOSED
-        return StreamOwner.close(self)
+        try:
+            self.close_origin(False)
+            self._clear_request()
+            if self.entrance is not None and self.entrance.is_inside and not is_stream(&self.sock):
+                self.entrance.leave()
+            if context.observer is not None:
+                context.observer.on_disconnect(self)
+        finally:
+            context.limiter.leave(&self.usage, self.poller.now_us)
+            give_block(&self.input)
+            leave_place(self)
+            unlink(context, self)
+            context.turned_away -= self.turned_away
+            context.counters.states[CLOSED] += 1
+            self.state = CLOSED
+            StreamOwner.close(self)
 
     cdef void count_moved(self) noexcept:
         cdef Counters *counters = self.context.counters
-        # Signed: a send that falls short at the end of its batch takes bytes back. The counters
-        # never go back, and go on when the pump has caught up
-        cdef int32_t up = max(0, <int32_t>(<uint32_t>self.relay.up.moved - self.counted_up))
-        cdef int32_t down = max(0, <int32_t>(<uint32_t>self.relay.down.moved - self.counted_down))
-        counters.bytes_up += up
-        counters.bytes_down += down
-        if self.relay.up.spliced:
-            counters.spliced_up += up
-        if self.relay.down.spliced:
-            counters.spliced_down += down
-        self.counted_up += up
-        self.counted_down += down
+        count_bytes(self.relay.up.moved, &self.counted_up, &counters.bytes_up,
+                    &counters.spliced_up, self.relay.up.spliced)
+        count_bytes(self.relay.down.moved, &self.counted_down, &counters.bytes_down,
+                    &counters.spliced_down, self.relay.down.spliced)
 
     cdef int log_end(self, int outcome) except -1:
-        """One ending: counted once, logged once."""
-        cdef Context context = self.context
+        """One ending: counted once, logged once, whatever a counter or a journal raises."""
         if self.stamps.start_us == 0:
             return 0                        # no request was begun: nothing to log
+        try:
+            self._count_end(outcome)
+        finally:
+            try:
+                (<Journal>self.context.journal).write(self, outcome)
+            finally:
+                self.stamps.start_us = 0    # its fault ends the connection, and comes here again
+
+    cdef int _count_end(self, int outcome) except -1:
+        cdef Context context = self.context
         settle(&self.relay.up)              # what is logged has been sent
         settle(&self.relay.down)
         note_end(self, outcome)
@@ -371,12 +353,21 @@ cdef class Client:
         end_last_phase(&self.stamps, self.state)
         if pipes_refused() != context.pipes_refused:
             context.note_pipes()
-        return (<Journal>context.journal).write(self, outcome)
+        return 0
 
     cdef int _clear_request(self) except -1:
+        """Whatever the Python code of an abandoned wait raises, what is held is given back."""
+        try:
+            self._abandon_waits()
+        finally:
+            self._give_back()
+
+    cdef int _abandon_waits(self) except -1:
         if self.extras is not NOTHING and has_responder(self.extras):
-            end_responders(self.extras, "internal_error")   # if it was not recorded
-            forget_responders(self.extras)
+            try:
+                end_responders(self.extras, "internal_error")   # if it was not recorded
+            finally:
+                forget_responders(self.extras)
         if self.request.room:
             self.context.room.leave(self)
         if self.request.queued:
@@ -389,14 +380,16 @@ cdef class Client:
             self.context.associations.pop(self.request_id).end()
         elif self.state == AUTH:
             leave_place(self)               # it was listed as waiting
+        return 0
+
+    cdef int _give_back(self) except -1:
         self.context.limiter.end_request(
             &self.usage, self.terms, &self.relay.up.allowance, &self.relay.down.allowance,
             self.poller.now_us)
         stop_pump(&self.relay.up)
         stop_pump(&self.relay.down)
         self.relay.up.tap = self.relay.down.tap = NULL
-        self.relay.up.moved = self.relay.down.moved = 0
-        self.counted_up = self.counted_down = 0
+        self.relay.up.moved = self.relay.down.moved = self.counted_up = self.counted_down = 0
         self.relay.up.shut = self.relay.down.shut = self.until_close = False
         give_block(&self.head)
         memset(&self.stamps, 0, sizeof(self.stamps))

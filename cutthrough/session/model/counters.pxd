@@ -1,6 +1,6 @@
 """What a worker counts, in a page that the supervisor can read while it runs."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from cutthrough.outcome cimport N_OUTCOMES
 from cutthrough.session.model.state cimport N_STATES
 from cutthrough.wire.openings cimport N_PROTOCOLS
@@ -79,6 +79,16 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
 cdef class Page:
     cdef Counters *c
     cdef object memory          # keeps it alive
+
+# Adds what a pump has moved since the last call. Signed: a send that falls short at the end of its
+# batch takes bytes back. The sums never go back, and go on when the pump has caught up.
+cdef inline void count_bytes(uint64_t moved, uint32_t *counted, uint64_t *all, uint64_t *spliced,
+                             bint is_spliced) noexcept nogil:
+    cdef int32_t n = max(0, <int32_t>(<uint32_t>moved - counted[0]))
+    counted[0] += n
+    all[0] += n
+    if is_spliced:
+        spliced[0] += n
 
 # Counts one more observation of `us` microseconds.
 cdef void observe(Histogram *histogram, int64_t us) noexcept nogil
