@@ -8,13 +8,14 @@ What is sealed has its number, and nothing may be sealed before it has gone: TLS
 has to send something else.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport OF_RELAYS, bytes_of, make_room
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.pipes cimport give_pipe
 from cutthrough.net.pump cimport (
-    SENDING_FAILED, SENDING_NONE, SENDING_SEALED, SENDING_UNWATCHED, SENDING_WATCHED, Pump)
+    SENDING_FAILED, SENDING_NONE, SENDING_SEALED, SENDING_UNWATCHED, SENDING_WATCHED, Pump,
+    error_of_send)
 from cutthrough.net.sends cimport Sender, collect, submit_sends, wake_later
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, holds_back, try_send
 from cutthrough.net.transport cimport KERNEL, Transport, transport_of
@@ -93,7 +94,7 @@ cdef void on_sealed_sent(void *owner, const char *data, size_t n, ssize_t result
 cdef void lose_sent(Pump *p, size_t n, ssize_t result) noexcept nogil:
     """`result`: the kernel's; if it is no error, there was no memory for the rest."""
     p.moved -= min(p.moved, <uint64_t>n)
-    p.error = <uint8_t>(0 if result >= 0 or result == -EAGAIN else -result)
+    p.error = 0 if result >= 0 or result == -EAGAIN else error_of_send(result)
     p.sending = SENDING_FAILED
     wake_later(p.sink)
 
@@ -105,5 +106,7 @@ cdef bint leave_sealed(Pump *p) noexcept nogil:
         return False
     p.sending = SENDING_NONE
     failed = try_send(p.sink, NULL, 0)
-    p.error = <uint8_t>-min(failed, 0)
-    return failed >= 0
+    if failed < 0:
+        p.error = error_of_send(failed)
+        p.sending = SENDING_FAILED
+    return True

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from cutthrough.net.buffers cimport Block
+from cutthrough.net.linux cimport ENOBUFS, ENOMEM
 from cutthrough.net.pipes cimport Pipe
 from cutthrough.net.transport cimport Socket
 
@@ -18,7 +19,12 @@ cdef enum Pumped:
     PUMP_SOURCE_FAILED      # `error` has the errno
     PUMP_SINK_FAILED        # the same
     PUMP_REFUSED            # the filter refused what it read
-    PUMP_NO_ROOM            # no memory for bytes already read
+    PUMP_NO_ROOM            # no memory for bytes already read, or to send them
+
+# `error` after a send that failed. 0: for want of memory, here or in the kernel. The peer knows nothing
+# of that, so whoever waited for its end would wait for ever.
+cdef inline uint8_t error_of_send(ssize_t result) noexcept nogil:
+    return <uint8_t>(0 if result == -ENOMEM or result == -ENOBUFS else -result)
 
 # Inspects the `n` bytes in `data` and may shorten them in place. Returns bytes consumed, or < 0;
 # fewer than `n` only if the message ended among them, with pump.left set to 0. *before: earlier

@@ -33,7 +33,7 @@ from cutthrough.net.pipes cimport Pipe, give_pipe, take_pipe
 from cutthrough.net.pump cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_DRY, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED, PUMP_SENDING,
     PUMP_SINK_FAILED, PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, SENDING_FAILED, SENDING_SEALED,
-    SENDING_WATCHED, SENDING_NONE, Pump, Pumped, Tap)
+    SENDING_WATCHED, SENDING_NONE, Pump, Pumped, Tap, error_of_send)
 from cutthrough.net.sends cimport collecting
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT, begin_splice, can_peek, can_splice, half_close,
@@ -58,11 +58,11 @@ cdef Pumped run_pump(Pump *p) noexcept nogil:
             if not p.sink.ready & CAN_WRITE:
                 return PUMP_STUCK
             if not flush(p):
-                return PUMP_SINK_FAILED
+                return PUMP_SINK_FAILED if p.error else PUMP_NO_ROOM
             if holds(p):
                 return PUMP_STUCK
         if p.sending == SENDING_SEALED and not leave_sealed(p):
-            return PUMP_SINK_FAILED if p.error else PUMP_STUCK
+            return PUMP_STUCK
         if p.sending == SENDING_FAILED:
             return PUMP_SINK_FAILED if p.error else PUMP_NO_ROOM
         if p.left == 0 or p.eof:
@@ -157,8 +157,10 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
         return -PUMP_SOURCE_FAILED
     sent = try_send(p.sink, data, n)
     if sent < 0:
-        p.error = <uint8_t>-sent
-        return -PUMP_SINK_FAILED
+        p.error = error_of_send(sent)
+        if p.error:                     # not one expression, as in copy_once
+            return -PUMP_SINK_FAILED
+        return -PUMP_NO_ROOM
     p.moved += sent
     p.allowance -= sent
     if p.left > 0:
@@ -231,7 +233,7 @@ cdef bint flush(Pump *p) noexcept nogil:
         block = p.held.block
         n = try_send(p.sink, bytes_of(block) + block.start, block.end - block.start)
         if n < 0:
-            p.error = <uint8_t>-n
+            p.error = error_of_send(n)
             return False
         p.moved += n
         block.start += <unsigned int>n
@@ -244,7 +246,7 @@ cdef bint flush(Pump *p) noexcept nogil:
         if n == 0:
             return True
         if n < 0:
-            p.error = <uint8_t>-n
+            p.error = error_of_send(n)
             return False
         pipe.held -= <unsigned int>n
         p.moved += n
@@ -272,7 +274,7 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         else:
             sent = try_send(p.sink, b, m)
         if sent < 0:
-            p.error = <uint8_t>-sent
+            p.error = error_of_send(sent)
             return False
         p.moved += sent
     if <size_t>sent == n + m:

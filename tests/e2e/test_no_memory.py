@@ -5,8 +5,13 @@ import threading
 import pytest
 from cutthrough.session.connection import Connection
 
-from tests.support.origin import echo
+from tests.support.certificates import on_aws_lc
+from tests.support.client import build_request
+from tests.support.inside import ALL, config, enter, okay, over_tls, send
+from tests.support.origin import OK, echo
+from tests.support.policies import LOCAL
 from tests.support.preload import build_preload
+from tests.support.wait import wait_until
 
 # While the file exists, what meets the condition gets no memory
 SCARCE = """
@@ -81,3 +86,91 @@ def test_bulk_for_which_a_pipe_has_no_memory_is_copied(
     assert tunnel.read_exact(len(data)) == data
     sender.join()
     assert (folder / "called").exists()
+
+
+# Its octets and bytes' own 33 are an odd number, as of no struct
+LONG = ".".join(["a" * 60, "b" * 60, "c" * 62, "example"])
+
+
+def test_a_line_of_the_log_without_memory_is_dropped(
+        start_policy, directory, make_origin, dial):
+    """It was written to where nothing is, and the worker died."""
+    folder, gate = directory("library"), threading.Event()
+    scarce = folder / "scarce"
+
+    def wait(conn):
+        conn.read_request()
+        assert gate.wait(60)
+        conn.send(OK)
+
+    proxy = start_policy(
+        LOCAL, f'dns_overrides = ["{LONG}=127.0.0.1"]\n',
+        env={"PYTHONMALLOC": "malloc", **build_preload(
+            folder, SCARCE % (f"n == {len(LONG) + 33}", scarce))})
+    origin, worker = make_origin(wait), proxy.worker.pid
+    client = dial(proxy)
+    client.send(build_request("GET", f"http://{LONG}:{origin.port}/"))
+    origin.wait_requests(1)
+    scarce.touch()
+    gate.set()
+    assert client.read_response().status == 200
+    wait_until(lambda: "1 lines dropped (1 in total): out of memory" in proxy.stderr(),
+               proxy.stderr)
+    scarce.unlink()
+    assert client.get(origin.url()).status == 200
+    proxy.wait_log(1, host="127.0.0.1")
+    assert proxy.worker.pid == worker
+
+
+# While the file exists, nothing is encrypted for an origin: by libssl, or for the first
+# time on its connection by our own records
+NO_SEALS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static int is_scarce(void) { return access("%s", F_OK) == 0; }
+
+static void *real_of(const char *name) {
+    return dlsym(dlopen("libssl.so.3", RTLD_LAZY), name);
+}
+
+int SSL_write(void *ssl, const void *data, int n) {
+    int (*real)(void *, const void *, int) = real_of("SSL_write");
+    int (*is_server)(const void *) = real_of("SSL_is_server");
+    void (*begin)(void) = real_of("ERR_new");
+    void (*set)(int, int, const char *, ...) = real_of("ERR_set_error");
+    if (is_server(ssl) || !is_scarce())
+        return real(ssl, data, n);
+    begin();
+    set(20, 3 << 18 | 256, NULL);               /* SSL: ERR_R_MALLOC_FAILURE */
+    return -1;
+}
+
+int EVP_CipherInit_ex(void *context, const void *cipher, void *engine,
+                      const void *key, const void *nonce, int seals) {
+    int (*real)(void *, const void *, void *, const void *, const void *, int) =
+        real_of("EVP_CipherInit_ex");
+    if (key != NULL && seals == 1 && is_scarce())
+        return 0;
+    return real(context, cipher, engine, key, nonce, seals);
+}
+"""
+
+
+@pytest.mark.skipif(on_aws_lc(), reason="other functions")
+@pytest.mark.parametrize("records", ["own", "libssl"])
+def test_a_request_that_cannot_be_encrypted_is_not_waited_for(
+        start_policy, directory, make_origin, dial, records):
+    """The origin had not got it, and its answer was awaited until response_timeout."""
+    folder = directory("library")
+    scarce = folder / "scarce"
+    proxy = start_policy(ALL, config(f'tls_records = "{records}"\n'),
+                         env=build_preload(folder, NO_SEALS % scarce))
+    client = enter(proxy, dial(proxy), make_origin(over_tls(okay)).port)
+    scarce.touch()
+    send(client, "GET", "/")
+    record = proxy.wait_reason("overloaded", method="GET")
+    assert record["total_ms"] < 5000
+    scarce.unlink()

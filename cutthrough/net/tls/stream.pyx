@@ -272,7 +272,7 @@ cdef ssize_t send_pieces(Socket *s, Tls *t, const iovec *piece, size_t n) noexce
         if needs_update(r):
             size = seal_update(r, sealed)
             if size == 0:
-                t.send_error = EPIPE
+                t.send_error = ENOMEM
             if size == 0 or not put(s, t, sealed, size):
                 break
         first, size, plain = r.keys.tx.seq, 0, 0
@@ -280,8 +280,8 @@ cdef ssize_t send_pieces(Socket *s, Tls *t, const iovec *piece, size_t n) noexce
             step = min(n - taken - plain, <size_t>r.keys.most)
             sent = seal_pieces(r, APPLICATION_DATA, piece, skip, step, sealed + size)
             if sent == 0:
-                t.send_error = EPIPE
-                return taken if taken else -EPIPE
+                t.send_error = ENOMEM
+                return taken if taken else -ENOMEM
             size += sent
             plain += step
             advance(&piece, &skip, step)
@@ -326,7 +326,7 @@ cdef size_t seal_later(Socket *s, const void *a, size_t n, const void *b, size_t
     pieces[0], pieces[1] = iovec(<void *>a, n), iovec(<void *>b, m)
     size = seal_pieces(t.records, APPLICATION_DATA, &pieces[0 if n else 1], 0, n + m, sealed)
     if size == 0:
-        t.send_error = EPIPE
+        t.send_error = ENOMEM
         return 0
     t.waits = True
     data[0] = <const char *>sealed

@@ -277,7 +277,7 @@ cdef ssize_t encrypt(Socket *s, Tls *t, const char *data, size_t n) noexcept nog
             t.recrossed = True
             s.ready &= ~CAN_WRITE
             return taken
-        t.send_error = EPIPE
+        t.send_error, t.error = ENOMEM, t.error or ENOMEM   # or its next read may want more for ever
         break
     return -t.send_error if t.send_error and taken == 0 else taken
 

@@ -133,7 +133,7 @@ cdef bint is_under_way(Client c, Pump *p, bint shut) except -1:
         return False
     if not shut:
         how = PUMP_SINK_FAILED if p.sink.ready & BROKEN else run_pump(p)
-        if how == PUMP_SINK_FAILED:
+        if how == PUMP_SINK_FAILED or how == PUMP_NO_ROOM and is_holding(p):
             stop_pump(p)
             return False
         if how == PUMP_AGAIN:

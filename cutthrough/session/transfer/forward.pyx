@@ -116,14 +116,16 @@ cdef int64_t feed_changed(Client c, const char *head, size_t head_len, char *dat
 
 
 cdef int on_client(Client c) except -1:
+    cdef Pumped how
     if c.up_open:
         pump_up(c)
     if c.state == RELAY:
         return pump_down(c)
     # A 1xx head that the client did not take at once; `left` is 0, so nothing is read
-    if (c.state == REQUEST or c.state == RESPONSE) and is_holding(&c.relay.down) and (
-            run_pump(&c.relay.down) == PUMP_SINK_FAILED):
-        return c.abort(CLIENT_RESET, True)
+    if (c.state == REQUEST or c.state == RESPONSE) and is_holding(&c.relay.down):
+        how = run_pump(&c.relay.down)
+        if how == PUMP_SINK_FAILED or how == PUMP_NO_ROOM:
+            return c.abort(CLIENT_RESET if how == PUMP_SINK_FAILED else OVERLOADED, True)
     return 0
 
 

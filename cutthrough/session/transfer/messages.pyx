@@ -11,7 +11,7 @@ Such a tunnel stays in its worker, because its filters do.
 
 from cutthrough.net.buffers cimport COPY_BYTES, scratch
 from cutthrough.net.linux cimport EAGAIN
-from cutthrough.net.pump cimport PUMP_SINK_FAILED, Pumped, Tap
+from cutthrough.net.pump cimport PUMP_NO_ROOM, PUMP_SINK_FAILED, Pumped, Tap
 from cutthrough.net.relay cimport is_holding, push, run_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ, half_close, try_recv
 from cutthrough.net.transport cimport UNFINISHED
@@ -183,7 +183,7 @@ cdef int run_side(Side s, int reset) except -1:
         how = run_pump(s.pump)
         s.pump.left = -1
         moved = True
-        if how == PUMP_SINK_FAILED:
+        if how == PUMP_SINK_FAILED or how == PUMP_NO_ROOM:
             lose_sink(s)
     while not s.ended and s.held < MOST_HELD and s.pump.source.ready & CAN_READ and (
             s.pump.allowance > 0):

@@ -14,7 +14,7 @@ from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
     COPY_BYTES, OF_REQUESTS, Block, bytes_of, give_block, keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
-from cutthrough.net.pump cimport PUMP_SINK_FAILED, Pumped, Tap
+from cutthrough.net.pump cimport PUMP_NO_ROOM, PUMP_SINK_FAILED, Pumped, Tap
 from cutthrough.net.relay cimport is_holding, push, run_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
@@ -141,7 +141,7 @@ cdef int run_sluice(Sluice s) except -1:
         return 0
     if c.usage.meter != NULL and not before_turn(c):
         return c.refuse(outcome_of_meter(c))
-    if is_holding(s.pump) and flush(s) == PUMP_SINK_FAILED:
+    if is_holding(s.pump) and flush(s) in (PUMP_SINK_FAILED, PUMP_NO_ROOM):
         return fail(s)
     outcome = draw(s)
     if outcome == OK and s.tap != NULL:
