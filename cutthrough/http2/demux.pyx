@@ -16,7 +16,8 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 from cutthrough.http2.fingerprint cimport Print, note_pseudo, read_frames
 from cutthrough.http2.frames cimport (
-    forget_late, free_one, free_stuck, note_end_out, on_send_data, reset, stream_in)
+    forget_late, free_one, free_stuck, note_end_out, on_send_data, reset, say_reset,
+    stream_in)
 from cutthrough.http2.meter cimport (
     CLOSED, PREFACE, is_closed, measure, start_meter, take_refusal)
 from cutthrough.http2.nghttp2 cimport *
@@ -293,8 +294,7 @@ cdef void end_stream(Stream *st) noexcept nogil:
 cdef void begin_stream(Demux *d, Stream *st, bint ends) noexcept nogil:
     finish_head(st, ends)
     if st.refusal == REFUSED_MALFORMED:
-        nghttp2_submit_rst_stream(
-            d.session, NGHTTP2_FLAG_NONE, st.id, NGHTTP2_PROTOCOL_ERROR)
+        say_reset(d, st.id, NGHTTP2_PROTOCOL_ERROR)
     enlist(st, DUE)
 
 

@@ -29,6 +29,8 @@ cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogi
 # Our message ends behind all octets that were said, with the trailers in st.part.
 cdef void say_end(Stream *st) noexcept nogil
 cdef void reset(Stream *st, uint32_t code) noexcept nogil
+# RST_STREAM, of a stream that may not have an object of ours.
+cdef void say_reset(Demux *d, int32_t id, uint32_t code) noexcept nogil
 # The frame with our end has been written.
 cdef void note_end_out(Stream *st) noexcept nogil
 # For the library.

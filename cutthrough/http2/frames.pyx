@@ -49,6 +49,24 @@ cdef Stream *stream_in(nghttp2_session *session, int32_t id) noexcept nogil:
     return <Stream *>nghttp2_session_get_stream_user_data(session, id) if id else NULL
 
 
+cdef void fail(Demux *d) noexcept nogil:
+    """For want of memory a frame is missing, and nobody would miss it: the connection ends, in a turn
+    of its own, with all its streams."""
+    d.error = d.error or ENOMEM
+    d.carrier.ready |= CAN_READ
+    end_reading(d.carrier.fd)
+
+
+cdef void say_reset(Demux *d, int32_t id, uint32_t code) noexcept nogil:
+    if nghttp2_submit_rst_stream(d.session, NGHTTP2_FLAG_NONE, id, code) == NGHTTP2_ERR_NOMEM:
+        fail(d)
+
+
+cdef void resume(Stream *st) noexcept nogil:
+    if nghttp2_session_resume_data(st.demux.session, st.id) == NGHTTP2_ERR_NOMEM:
+        fail(st.demux)
+
+
 cdef bint has_room(Demux *d, size_t n) noexcept nogil:
     if d.out == NULL:
         d.out = take_block(COPY_BLOCK, OF_RELAYS)
@@ -57,7 +75,7 @@ cdef bint has_room(Demux *d, size_t n) noexcept nogil:
         if d.out == NULL:
             d.out = take_block(COPY_BLOCK, OF_STRANGERS)
         if d.out == NULL:
-            d.error = ENOMEM
+            fail(d)
             return False
     if d.out.end + n <= d.out.size:
         return True
@@ -162,7 +180,7 @@ cdef void make_frames(Demux *d) noexcept nogil:
         if n > 0:
             append(d, data, n)
         elif n < 0:
-            d.error = ENOMEM
+            fail(d)
         elif d.crowded and d != gathered and regains_room(d):
             resume_ends(d)
         else:
@@ -246,7 +264,7 @@ cdef void free_stuck(Demux *d) noexcept nogil:
 cdef void free_one(Stream *st) noexcept nogil:
     delist(st, STUCK)
     if st.tail != NULL or (st.ends and not st.ended):
-        nghttp2_session_resume_data(st.demux.session, st.id)
+        resume(st)
     make_due(st, CAN_WRITE)
 
 
@@ -256,7 +274,7 @@ cdef void resume_ends(Demux *d) noexcept nogil:
     d.crowded = False
     while st != NULL:
         if st.tail != NULL or st.ends:
-            nghttp2_session_resume_data(d.session, st.id)
+            resume(st)
         st = st.links[<int>STUCK].next
 
 
@@ -300,7 +318,7 @@ cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogi
     while st.piece_n and d.error == 0 and d.send_error == 0 and st.error == 0:
         before = st.piece_n
         st.crowded = False
-        nghttp2_session_resume_data(d.session, st.id)
+        resume(st)
         if gathers(d, st):
             goes_on = write_gathered(d)     # other frames may have taken the places
         else:
@@ -325,14 +343,14 @@ cdef bint regains_room(Demux *d) noexcept nogil:
 
 cdef void say_end(Stream *st) noexcept nogil:
     st.ends = True
-    nghttp2_session_resume_data(st.demux.session, st.id)
+    resume(st)
     write_frames(st.demux)
     if not st.ended:
         enlist(st, STUCK)
 
 
 cdef void reset(Stream *st, uint32_t code) noexcept nogil:
-    nghttp2_submit_rst_stream(st.demux.session, NGHTTP2_FLAG_NONE, st.id, code)
+    say_reset(st.demux, st.id, code)
     break_stream(st, ECONNRESET)
 
 
@@ -420,5 +438,4 @@ cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint
 cdef void note_end_out(Stream *st) noexcept nogil:
     st.ended = st.end_out = True
     if st.released and not st.peer_ended:   # the rest of the request is of no use
-        nghttp2_submit_rst_stream(
-            st.demux.session, NGHTTP2_FLAG_NONE, st.id, NGHTTP2_NO_ERROR)
+        say_reset(st.demux, st.id, NGHTTP2_NO_ERROR)

@@ -20,7 +20,8 @@ from cutthrough.http2.message cimport take_message
 from cutthrough.http2.demux cimport (
     count_down, demux_of, feed, free_demux, make_demux, state_of)
 from cutthrough.http2.fingerprint cimport MOST_PRINT, write_print
-from cutthrough.http2.frames cimport flush, free_stuck, reset, say_end, write_frames
+from cutthrough.http2.frames cimport (
+    flush, free_stuck, reset, say_end, say_reset, write_frames)
 from cutthrough.http2.nghttp2 cimport (
     NGHTTP2_CANCEL, NGHTTP2_CONNECT_ERROR, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
     NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR,
@@ -29,7 +30,7 @@ from cutthrough.http2.nghttp2 cimport (
     nghttp2_session_consume_stream, nghttp2_session_get_last_proc_stream_id,
     nghttp2_session_get_remote_settings,
     nghttp2_session_set_stream_user_data, nghttp2_session_terminate_session,
-    nghttp2_submit_goaway, nghttp2_submit_rst_stream, nghttp2_submit_shutdown_notice)
+    nghttp2_submit_goaway, nghttp2_submit_shutdown_notice)
 from cutthrough.http2.stream cimport (
     MESSAGE_DONE, MESSAGE_OPEN, DUE, JUST_NOW, OPEN, Demux, Stream, break_stream, count_streams, delist,
     free_slot, free_stream, make_stream, peek_stream, read_stream, stream_of)
@@ -144,7 +145,7 @@ cdef void release(Socket *s) noexcept nogil:
         code = NGHTTP2_NO_ERROR         # RFC 9113 section 8.1
     elif st.abortive:
         code = NGHTTP2_CONNECT_ERROR if st.is_tunnel else NGHTTP2_INTERNAL_ERROR
-    nghttp2_submit_rst_stream(d.session, NGHTTP2_FLAG_NONE, st.id, code)
+    say_reset(d, st.id, code)
     nghttp2_session_set_stream_user_data(d.session, st.id, NULL)
     free_stream(st)
     write_frames(d)

@@ -80,18 +80,19 @@ cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
     cdef Poller poller = user.poller
     cdef int[2] pair
     cdef Socket outer = user.sock
-    cdef Bridge bridge
-    cdef Stream pier
+    cdef Bridge bridge = Bridge.__new__(Bridge)
+    cdef Stream pier = Stream.__new__(Stream)
+    bridges.add(bridge)                     # from here on nothing needs memory but the set
     if linux.socketpair(linux.AF_UNIX, linux.SOCK_STREAM | linux.SOCK_NONBLOCK
                         | linux.SOCK_CLOEXEC, 0, pair) < 0:
+        bridges.discard(bridge)
         return False
     poller.release(user)
     user.sock = Socket(pair[0], CAN_WRITE, KERNEL, 0)
-    bridge = Bridge.__new__(Bridge)
     bridge.sock = outer
     bridge.user = user
     bridge.linger_ms = linger_ms
-    bridge.pier = pier = Stream.__new__(Stream)
+    bridge.pier = pier
     pier.sock = Socket(pair[1], CAN_WRITE, KERNEL, 0)
     pier.owner = bridge
     if is_stream(&bridge.sock):
@@ -101,10 +102,10 @@ cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
         poller.add(bridge)
         poller.add(pier)
     except OSError:                         # no memory, or no watch left for this user
+        bridges.discard(bridge)
         for part in (user, bridge, pier):
             end_unwatched(poller, part)
         return False
-    bridges.add(bridge)
     bridge.relay.up.allowance = bridge.relay.down.allowance = INT64_MAX
     start_pump(&bridge.relay.up, &bridge.sock, &pier.sock, -1)
     start_pump(&bridge.relay.down, &pier.sock, &bridge.sock, -1)

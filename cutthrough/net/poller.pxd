@@ -48,6 +48,7 @@ cdef class Poller:
     cdef readonly bint holds_loop           # the loop sleeps in the set, and does not watch it
     cdef list closed                        # kept allocated until the batch ends
     cdef list again                         # endpoints with work left from this turn
+    cdef list spare                         # empty, for the next turn's; None: within a turn
     cdef list starved                       # endpoints that wait for a block
     cdef list fresh                         # debug: endpoints registered since the last batch
     cdef object loop, soon, later           # soon, later: scheduled turns, or None
@@ -64,6 +65,8 @@ cdef class Poller:
     cdef int remove(self, Endpoint endpoint) except -1
     # Takes the endpoint out of the set. Returns its fd, which stays open; -1: it had none.
     cdef int release(self, Endpoint endpoint) except -2
+    # Ends the connection whose exception is being handled.
+    cdef void contain(self, Endpoint endpoint) noexcept
     # Schedules on_ready for the next turn, without an event.
     cdef int call_again(self, Endpoint endpoint) except -1
     # Schedules on_ready for when a block is free.

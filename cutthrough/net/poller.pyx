@@ -143,6 +143,7 @@ cdef class Poller:
         self.wheel.on_expiry = expire
         self.closed = []
         self.again = []
+        self.spare = []
         self.starved = []
         self.fresh = []
         self.later_ms = 0
@@ -192,7 +193,8 @@ cdef class Poller:
         cdef list again = None
         self.content_left = MOST_CONTENT
         if self.again:                      # calls added from here on wait for the next turn
-            again, self.again = self.again, []
+            again, self.again = self.again, [] if self.spare is None else self.spare
+            self.spare = None
         self._handle(n)
         # If there were several events, more are ready by now, and another epoll_wait costs less
         # than a turn of the loop, 2 us
@@ -205,17 +207,20 @@ cdef class Poller:
             for endpoint in again:
                 endpoint.listed = False
                 wake(self, endpoint)
+            again.clear()
+            self.spare = again
         self.wheel.advance(self.now_us // 1000)
-        if self.starved:
-            self._wake_starved()
-        if ASSERTS:
-            for endpoint in self.fresh:
-                self._check_timed(endpoint)
-            self.fresh.clear()
-        self.in_batch = False
-        if self.closed:
+        try:
+            if self.starved:
+                self._wake_starved()
+        finally:
+            if ASSERTS:
+                for endpoint in self.fresh:
+                    self._check_timed(endpoint)
+                self.fresh.clear()
+            self.in_batch = False
             self.closed.clear()
-        self._plan()
+            self._plan()
         if self.exit is not None:
             fault, self.exit = self.exit, None
             raise fault
@@ -318,21 +323,24 @@ cdef class Poller:
             epoll_ctl(self.epfd, linux.EPOLL_CTL_DEL, endpoint.sock.fd, NULL)
         self.registered -= 1
         if self.in_batch:
-            self.closed.append(endpoint)
+            try:
+                self.closed.append(endpoint)
+            except MemoryError:
+                Py_INCREF(endpoint)         # it is never freed, rather than within the batch
         return 0
 
     cdef int call_again(self, Endpoint endpoint) except -1:
         if not endpoint.listed:
-            endpoint.listed = True
             self.again.append(endpoint)
+            endpoint.listed = True
             if not self.in_batch:
                 self._plan()
         return 0
 
     cdef int call_when_room(self, Endpoint endpoint) except -1:
         if not endpoint.starved:
-            endpoint.starved = True
             self.starved.append(endpoint)
+            endpoint.starved = True
             if not self.in_batch:
                 self._plan()
         return 0
@@ -340,13 +348,17 @@ cdef class Poller:
     cdef int _wake_starved(self) except -1:
         """Wakes a batch, oldest first, because the first endpoints may take all free blocks."""
         cdef Endpoint endpoint
-        cdef list woken
+        cdef Py_ssize_t i = 0
         if has_room():
-            woken, self.starved = self.starved[:BATCH], self.starved[BATCH:]
-            for endpoint in woken:
-                endpoint.starved = False
-                if endpoint.is_open:
-                    self.call_again(endpoint)
+            try:
+                while i < min(len(self.starved), BATCH):
+                    endpoint = <Endpoint>self.starved[i]
+                    if endpoint.is_open:
+                        self.call_again(endpoint)
+                    endpoint.starved = False
+                    i += 1
+            finally:
+                del self.starved[:i]
         return 0
 
     cdef int _check_timed(self, Endpoint endpoint) except -1:
@@ -383,13 +395,12 @@ cdef class Poller:
         if wait < 0:
             return 0
         at = self.now_us // 1000 + wait
-        if self.later is not None:
-            if self.later_ms <= at:
-                return 0
+        if self.later is not None and self.later_ms <= at:
+            return 0
+        later = self.loop.call_later(wait / 1000.0, self._wake)
+        if self.later is not None:          # it stays if there is no memory for another one
             self.later.cancel()
-            self.later = None               # perhaps there is no memory for another one
-        self.later_ms = at
-        self.later = self.loop.call_later(wait / 1000.0, self._wake)
+        self.later, self.later_ms = later, at
         return 0
 
     def _turn(self):
@@ -400,15 +411,20 @@ cdef class Poller:
         self.later = None
         self.drain()
 
-    def contain(self, Endpoint endpoint):
-        """Counts a connection's fault; it ends that connection, never the worker."""
-        fault = sys.exc_info()[1]
+    cdef void contain(self, Endpoint endpoint) noexcept:
+        """Counts a connection's fault; it ends that connection, never the worker. Raises nothing,
+        because it is called within a batch, and an event of another connection comes once."""
+        fault = None
         self.faults += 1
         try:
+            fault = sys.exc_info()[1]
             endpoint.on_fault()
         except BaseException:               # on_fault failed too: only close the fd
             self.remove(endpoint)
-        if self.on_fault_hook is not None:
-            self.on_fault_hook(fault)
+        try:
+            if self.on_fault_hook is not None:
+                self.on_fault_hook(fault)
+        except Exception as error:          # for a log of it there is no memory
+            fault = fault or error
         if isinstance(fault, (KeyboardInterrupt, SystemExit)):
             self.exit = fault               # raised after the batch, which is always completed

@@ -122,9 +122,12 @@ cdef class Connection(Client):
         return close_idle_streams(self) if self.state == STREAMS else Client.close_idle(self)
 
     cdef int close(self) except -1:
-        if self.state == STREAMS:
-            lose_streams(self)
-        return Client.close(self)
+        try:
+            if self.state == STREAMS:
+                lose_streams(self)
+        finally:
+            Client.close(self)
+        return 0
 
     cdef int resume(self, int phase) except -1:
         return run_phases(self, phase)

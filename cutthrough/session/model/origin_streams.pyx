@@ -57,19 +57,18 @@ cdef class Carrier(StreamOwner):
         stream = OriginStream.__new__(OriginStream)
         if not m.ask(&self.conn.sock, &stream.sock):
             return None
-        m.adopt(&stream.sock, <void *>stream)
         self.table.wake(self)
         stream.carrier = self
         stream.address = self.conn.address
         self.conn.poller.add(stream)
+        m.adopt(&stream.sock, <void *>stream)   # from here on the set keeps it alive
         return stream
 
     cdef int on_stream(self, Stream stream) except -1:
-        try:
-            return self.run()
-        except BaseException:           # the poller closes the connection next
-            self.end(HEARD_NO_ROOM)
-            raise
+        return self.run()
+
+    cdef int on_stream_fault(self, Stream stream) except -1:
+        return self.end(HEARD_NO_ROOM)  # its streams have to know
 
     cdef int run(self) except -1:
         cdef const Multiplexer *m = multiplexer()
@@ -160,13 +159,16 @@ cdef class Carrier(StreamOwner):
         cdef Stream conn = self.conn
         if conn is None:
             return 0
-        self.table.forget(self)
-        self.end_turn()
-        m.lose(&conn.sock, why)
-        self.serve(m)
-        self.conn = None
-        m.end(&conn.sock)
-        return conn.close()
+        try:
+            self.table.forget(self)
+            self.end_turn()
+        finally:
+            m.lose(&conn.sock, why)
+            self.serve(m)
+            self.conn = None
+            m.end(&conn.sock)
+            conn.close()
+        return 0
 
 
 cdef class Carriers:

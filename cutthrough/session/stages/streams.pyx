@@ -102,9 +102,9 @@ cdef int begin_stream(Client c, const Multiplexer *m, Due *due) except -1:
         if text != NULL:
             c.entrance.prints.http2 = text[:n]
     stream.sock = due.sock
-    m.adopt(&stream.sock, <void *>stream)
     inherit(stream, c)
     c.poller.add(stream)
+    m.adopt(&stream.sock, <void *>stream)   # from here on the set keeps it alive
     link(c.context, stream)
     try:
         if c.context.observer is not None:
@@ -225,6 +225,8 @@ cdef int outcome_of(int why) noexcept nogil:
 cdef int lose_streams(Client c) except -1:
     cdef const Multiplexer *m = multiplexer()
     m.lose(&c.sock, HEARD_ALL)
-    serve(c, m)
-    m.end(&c.sock)
+    try:
+        serve(c, m)
+    finally:
+        m.end(&c.sock)
     return 0
