@@ -161,8 +161,10 @@ class Run(Calls):
             self._forget(asyncio.current_task())
 
     def _note_fault(self) -> None:
-        log.exception("a filter could not be driven")
-        self.exchange.refuse("internal_error", "")
+        try:
+            log.exception("a filter could not be driven")
+        finally:                        # of memory there may be none for a line
+            self.exchange.refuse("internal_error", "")
 
     def _forget(self, task: "asyncio.Task[None] | None") -> None:
         if task is not None:

@@ -26,6 +26,7 @@ import time
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
+from libc.time cimport time as seconds_of_the_epoch
 
 from cutthrough.config.user_names import composed
 from cutthrough.policy.known cimport Key, Known
@@ -49,7 +50,8 @@ cdef class Account:
         self.index = index
 
     cdef bint has_expired(self) noexcept:
-        return self.expires != 0 and self.expires <= time.time()
+        # In C: what raises for want of memory would count as no
+        return self.expires != 0 and self.expires <= seconds_of_the_epoch(NULL)
 
     def __repr__(self):
         return f"Account({self.name!r})"

@@ -11,7 +11,7 @@ cdef int begin_filters(Client client) except -1
 # has no field, or there are no filters.
 cdef bytes leave_filters(Client client)
 # The request goes up: have filters or the player its body? Then the head goes with it.
-cdef bint takes_upload(Client client) noexcept
+cdef bint takes_upload(Client client) except -1
 cdef int begin_upload(Client client) except -1
 # A final head was read, and no byte of it was sent. True: the filters have it now.
 cdef bint takes_response(Client client, const Head *head, const Framing *framing,

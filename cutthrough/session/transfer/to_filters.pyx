@@ -86,7 +86,7 @@ cdef bytes leave_filters(Client c):
 
 # --- the request's body ------------------------------------------------------------
 
-cdef bint takes_upload(Client c) noexcept:
+cdef bint takes_upload(Client c) except -1:
     return c.up_open and uploader_of(c) is not None
 
 
