@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.values import show_cpus, show_size
-from cutthrough.doctor.finding import Case, Finding, Host, Verdict
+from cutthrough.doctor.finding import Case, Finding, Host
 from cutthrough.doctor.sysctls import NOFILE
 from cutthrough.generation.effective import show_slots
 from cutthrough.process.cpus import online, pinned_cpus, usable
@@ -157,6 +157,7 @@ def judge_memory(case: Case, most: int | None) -> Finding:
         return Finding("memory.max", "ok", "no limit")
     config, workers = case.config, case.workers
     fixed = PROCESS_BYTES * (workers + 1) + ring_bytes(case)
+    collected = workers * case.config.collected_bodies * collects(case)
     has_tls = any(listener.certificates for listener in config.all_listeners)
     each_bytes = CONNECTION_BYTES + TLS_BYTES * has_tls
     room = max(most - fixed, 0) // each_bytes
@@ -176,11 +177,19 @@ def judge_memory(case: Case, most: int | None) -> Finding:
     if not connections:
         return Finding("memory.max", "note", state, "max_connections", f"{set_it}; "
                        "without it only nofile limits the kernel's memory for sockets")
-    full = fixed + connections * each_bytes + workers * BLOCK_BYTES
-    verdict: Verdict = "ok" if most >= full else "note"
-    return Finding("memory.max", verdict, state, show_bytes(full),
-                   "" if verdict == "ok" else "enough at rest; each worker may buffer "
-                   f"{show_bytes(BLOCK_BYTES)} more for clients that read slowly")
+    full = fixed + connections * each_bytes + workers * BLOCK_BYTES + collected
+    if most >= full:
+        return Finding("memory.max", "ok", state, show_bytes(full))
+    bodies = "" if not collected else ", and collect " + show_bytes(
+        case.config.collected_bodies) + " of bodies (collected_bodies)"
+    return Finding("memory.max", "note", state, show_bytes(full),
+                   f"enough at rest; each worker may buffer {show_bytes(BLOCK_BYTES)} "
+                   f"more for clients that read slowly{bodies}")
+
+
+def collects(case: Case) -> bool:
+    """Whether rules have bodies read whole: for filters, or to match recordings."""
+    return bool(case.policy.filters) or case.policy.replays
 
 
 def ring_bytes(case: Case) -> int:

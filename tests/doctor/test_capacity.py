@@ -7,7 +7,7 @@ import pytest
 
 from cutthrough.doctor import capacity, dns_and_clock, program
 from cutthrough.doctor.finding import Host
-from cutthrough.policy.source import Limits, Policy, User
+from cutthrough.policy.source import Filter, Limits, Policy, Rule, User
 from tests.doctor.hosts import make_case, tree, verdicts
 from tests.support.dns import NXDOMAIN, REFUSED, SERVFAIL, NameServer
 from tests.support.wait import PATIENCE
@@ -136,6 +136,20 @@ def test_a_connection_over_tls_takes_more(tmp_path):
                   for one in ("", str(file)))
     assert [found.seen for found in (plain, tls)] == [
         "512MiB: 50062 tunnels at rest", "512MiB: 19589 tunnels at rest"]
+
+
+@pytest.mark.parametrize(("policy", "options", "verdict"), [
+    (Policy(), {}, "ok"),
+    (Policy(filters={"f": Filter(code="m:F")}), {}, "note"),
+    (Policy(rules=(Rule(action="allow", recording="replay"),)), {}, "note"),
+    (Policy(rules=(Rule(action="allow", recording="record"),)), {}, "ok"),
+    (Policy(filters={"f": Filter(code="m:F")}), {"collected_bodies": "16MiB"}, "ok")])
+def test_collected_bodies_take_memory_too(policy, options, verdict):
+    """It was "ok", and filters' bodies ended the worker in its container."""
+    case = make_case(workers="1", max_connections="1000", policy=policy, **options)
+    found = capacity.judge_memory(case, 700 * MIB)
+    assert found.verdict == verdict
+    assert ("256MiB of bodies" in found.advice) == (verdict == "note")
 
 
 def test_what_is_advised_fits():
