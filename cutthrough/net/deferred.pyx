@@ -16,7 +16,7 @@ from cutthrough.net.pipes cimport give_pipe
 from cutthrough.net.pump cimport (
     SENDING_FAILED, SENDING_NONE, SENDING_SEALED, SENDING_UNWATCHED, SENDING_WATCHED, Pump,
     error_of_send)
-from cutthrough.net.sends cimport Sender, collect, submit_sends, wake_later
+from cutthrough.net.sends cimport Sender, collect, end_unnoticed, submit_sends, wake_later
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, holds_back, try_send
 from cutthrough.net.transport cimport KERNEL, Transport, transport_of
 
@@ -95,6 +95,7 @@ cdef void lose_sent(Pump *p, size_t n, ssize_t result) noexcept nogil:
     """`result`: the kernel's; if it is no error, there was no memory for the rest."""
     p.moved -= min(p.moved, <uint64_t>n)
     p.error = 0 if result >= 0 or result == -EAGAIN else error_of_send(result)
+    end_unnoticed(p.sink.fd, <int>-result)
     p.sending = SENDING_FAILED
     wake_later(p.sink)
 

@@ -405,11 +405,11 @@ cdef class Poller:
 
     def _turn(self):
         self.soon = None
-        self.drain()
+        self._run_turn(self._take_events(BATCH))
 
     def _wake(self):
         self.later = None
-        self.drain()
+        self._run_turn(self._take_events(BATCH))
 
     cdef void contain(self, Endpoint endpoint) noexcept:
         """Counts a connection's fault; it ends that connection, never the worker. Raises nothing,

@@ -1,5 +1,6 @@
 """The sends of a batch of events, in one submission to the kernel."""
 
+from cutthrough.net.linux cimport ENOBUFS, ENOMEM
 from cutthrough.net.transport cimport Socket
 
 cdef enum:
@@ -35,6 +36,11 @@ cdef void submit_sends() noexcept nogil
 # After a failed send: what has come is still read, and behind it an end, which is an event. Without it
 # none may come, because errors such as ENOBUFS are of this send alone.
 cdef void end_reading(int fd) noexcept nogil
+# The same, if the errno of the send is such a one: of others the kernel reports an end itself.
+cdef inline void end_unnoticed(int fd, int error) noexcept nogil:
+    if error == ENOBUFS or error == ENOMEM:
+        end_reading(fd)
+
 # The socket's endpoint gets a call at the end of the batch, as if an event had come.
 cdef void wake_later(Socket *s) noexcept nogil
 # The next socket of wake_later; NULL: none.

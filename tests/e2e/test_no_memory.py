@@ -1,5 +1,7 @@
 """Memory that malloc(3) does not give, at a moment of the test's choice."""
 
+import contextlib
+import ssl
 import threading
 
 import pytest
@@ -7,10 +9,11 @@ from cutthrough.session.connection import Connection
 
 from tests.support.certificates import on_aws_lc
 from tests.support.client import build_request
-from tests.support.inside import ALL, config, enter, okay, over_tls, send
+from tests.support.inside import ALL, ask, config, enter, okay, over_tls, send
 from tests.support.origin import OK, echo
 from tests.support.policies import LOCAL
 from tests.support.preload import build_preload
+from tests.support.stream import Closed
 from tests.support.wait import wait_until
 
 # While the file exists, what meets the condition gets no memory
@@ -174,3 +177,40 @@ def test_a_request_that_cannot_be_encrypted_is_not_waited_for(
     record = proxy.wait_reason("overloaded", method="GET")
     assert record["total_ms"] < 5000
     scarce.unlink()
+
+
+# While the file exists, the kernel has no memory for a ClientHello
+NO_HELLO = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+ssize_t send(int fd, const void *data, size_t n, int flags) {
+    ssize_t (*real)(int, const void *, size_t, int) = dlsym(RTLD_NEXT, "send");
+    const unsigned char *record = data;
+    if (n > 5 && record[0] == 22 && record[5] == 1 && access("%s", F_OK) == 0) {
+        errno = ENOBUFS;
+        return -1;
+    }
+    return real(fd, data, n, flags);
+}
+"""
+
+
+def test_a_handshake_without_memory_is_not_waited_for(
+        start_policy, directory, make_origin, dial):
+    """The kernel's ENOBUFS is of one send: no event followed, and connect_timeout
+    ended it."""
+    folder = directory("library")
+    scarce = folder / "scarce"
+    proxy = start_policy(ALL, config(), env=build_preload(folder, NO_HELLO % scarce))
+    origin = make_origin(over_tls(okay))
+    scarce.touch()
+    with contextlib.suppress(ssl.SSLError, ConnectionError, Closed):
+        enter(proxy, dial(proxy), origin.port)
+    record = proxy.wait_log(1, method="CONNECT")[0]
+    assert record["reason"] == "origin_tls" and record["total_ms"] < 5000
+    scarce.unlink()
+    assert ask(enter(proxy, dial(proxy), origin.port)).status == 200

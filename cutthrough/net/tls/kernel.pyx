@@ -30,7 +30,7 @@ from cutthrough.net.tls.ulp cimport (
     AES_128_GCM, AES_256_GCM, CHACHA20_POLY1305, DOUBTED, EXACT, LAYER, LONGEST_INFO, NEVER,
     RECEIVES, SENDS, has_buffer, has_sent, sys_add_layer, sys_get_keys, sys_receive, sys_send_alert,
     sys_set_keys, unparsed)
-from cutthrough.net.tls.wire cimport MOST_FRUITLESS, Tls, errno_of_end, tls_of
+from cutthrough.net.tls.wire cimport MOST_FRUITLESS, Tls, errno_of_end, note_failed_send, tls_of
 from cutthrough.net.transport cimport UNFINISHED, Socket
 
 cdef extern from "<errno.h>" nogil:
@@ -226,8 +226,8 @@ cdef ssize_t send_to_kernel(Socket *s, Tls *t, const char *data, size_t n) noexc
         return -t.error
     r = linux.send(s.fd, data, n, MSG_NOSIGNAL)
     if r < 0 and errno != EAGAIN:
-        t.send_error = errno
-        return -errno
+        note_failed_send(s, t)
+        return -t.send_error
     if r < <ssize_t>n:
         s.ready &= ~CAN_WRITE
     return max(r, 0)

@@ -33,7 +33,7 @@ from cutthrough.net.tls.records cimport (
     seal_record, seal_update, sealed_at, start_records)
 from cutthrough.net.tls.ulp cimport EXACT, RECEIVES, SENDS, sys_send_alert
 from cutthrough.net.tls.wire cimport (
-    MOST_FRUITLESS, MOST_READ, Tls, errno_of_end, free_records, free_ssl, tls_of)
+    MOST_FRUITLESS, MOST_READ, Tls, errno_of_end, free_records, free_ssl, note_failed_send, tls_of)
 from cutthrough.net.transport cimport UNFINISHED, Agreed, Socket
 
 cdef enum:
@@ -295,7 +295,7 @@ cdef ssize_t send_pieces(Socket *s, Tls *t, const iovec *piece, size_t n) noexce
             taken += keep_begun(t, first, max(sent, 0), size)
             s.ready &= ~CAN_WRITE
         else:
-            t.send_error = errno
+            note_failed_send(s, t)
         break
     return -t.send_error if t.send_error and taken == 0 else taken
 
@@ -381,7 +381,7 @@ cdef bint put(Socket *s, Tls *t, const unsigned char *record, size_t n) noexcept
     if sent == <ssize_t>n:
         return True
     if sent < 0 and errno != EAGAIN:
-        t.send_error = errno
+        note_failed_send(s, t)
         return False
     sent = max(sent, 0)
     keep_out(t, record + sent, n - sent)
@@ -397,7 +397,7 @@ cdef bint flush_records(Socket *s, Tls *t) noexcept nogil:
         return t.out == NULL
     sent = linux.send(s.fd, t.out + t.out_at, t.out_n - t.out_at, MSG_NOSIGNAL)
     if sent < 0 and errno != EAGAIN:
-        t.send_error = errno            # of the next send, too: no event comes that would allow one
+        note_failed_send(s, t)          # of the next send, too: no event comes that would allow one
         return False
     t.out_at += <uint32_t>max(sent, 0)
     if t.out_at < t.out_n:

@@ -1,6 +1,8 @@
 """Below libssl: the connections of this process, and the socket that libssl's calls go to."""
 
 from libc.stdint cimport uint8_t, uint32_t
+from cutthrough.net.linux cimport errno
+from cutthrough.net.sends cimport end_unnoticed
 from cutthrough.net.tls.openssl cimport SSL
 from cutthrough.net.tls.records cimport Records
 from cutthrough.net.transport cimport Agreed, Socket
@@ -72,6 +74,11 @@ cdef void drop(Socket *s, Tls *t) noexcept nogil
 # The errno of an end that the kernel reports to a read. It reports a reset once: if a send has met
 # it, a read sees an end. EPIPE tells of no reset. 0: an end it is.
 cdef int errno_of_end(const Tls *t) noexcept nogil
+# By errno, of a send. A peer that is not told would wait for ever, and we for it.
+cdef inline void note_failed_send(const Socket *s, Tls *t) noexcept nogil:
+    t.send_error = errno
+    end_unnoticed(s.fd, t.send_error)
+
 # Before each call of libssl: its input and output go to this socket.
 cdef void take_up(Socket *s, Tls *t) noexcept nogil
 # A call of libssl has returned plain bytes: is it another turn's to read more?

@@ -159,7 +159,7 @@ cdef int write_wire(BIO *bio, const char *data, int n) noexcept nogil:
     r = linux.send(wire_socket.fd, data, n, MSG_NOSIGNAL)
     if r < 0:
         if errno != EAGAIN:
-            wire_tls.send_error = errno
+            note_failed_send(wire_socket, wire_tls)
             return n
         wire_socket.ready &= ~CAN_WRITE
         openssl.BIO_set_retry_write(bio)

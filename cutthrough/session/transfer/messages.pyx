@@ -100,7 +100,7 @@ cdef int wake(Side s) except -1:
 cdef int lose_sink(Side s) except -1:
     """It takes no more. Bytes from the other side may still be delivered."""
     cdef Client c = s.client
-    if s.pump is &c.relay.down:
+    if s.pump is &c.relay.down or not s.pump.error:
         s.failed = CLIENT_RESET if s.pump.error else OVERLOADED
     s.lost = True
     stop_pump(s.pump)
