@@ -7,13 +7,17 @@ import threading
 import pytest
 from cutthrough.session.connection import Connection
 
-from tests.support.certificates import on_aws_lc
+from tests.support.certificates import localhost, on_aws_lc
 from tests.support.client import build_request
+from tests.support.http2_listener import BOTH, LOGIN
+from tests.support.http2_listener import reach as reach
 from tests.support.inside import ALL, ask, config, enter, okay, over_tls, send
-from tests.support.origin import OK, echo
+from tests.support.origin import OK, answer_and_close, echo
 from tests.support.policies import LOCAL
 from tests.support.preload import build_preload
+from tests.support.proxy import Proxy
 from tests.support.stream import Closed
+from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 
 # While the file exists, what meets the condition gets no memory
@@ -214,3 +218,38 @@ def test_a_handshake_without_memory_is_not_waited_for(
     assert record["reason"] == "origin_tls" and record["total_ms"] < 5000
     scarce.unlink()
     assert ask(enter(proxy, dial(proxy), origin.port)).status == 200
+
+
+# While the file exists, libnghttp2 has no memory for RST_STREAM
+NO_RESETS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <unistd.h>
+
+int nghttp2_submit_rst_stream(void *session, uint8_t flags, int32_t id, uint32_t code) {
+    int (*real)(void *, uint8_t, int32_t, uint32_t) =
+        dlsym(dlopen("libnghttp2.so.14", RTLD_LAZY), "nghttp2_submit_rst_stream");
+    return access("%s", F_OK) == 0 ? -901 : real(session, flags, id, code);
+}
+"""
+
+
+def test_a_reset_without_memory_ends_the_connection(
+        directory, loop_name, opened, make_origin, reach):
+    """The stream had ended here, and its client waited for ever."""
+    folder = directory("library")
+    scarce = folder / "scarce"
+    proxy = opened.enter_context(Proxy(
+        directory("http2"), loop=loop_name, config=table(localhost(), **BOTH),
+        env=build_preload(folder, NO_RESETS % scarce)))
+    origin = make_origin(answer_and_close(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"))
+    peer = reach(proxy)
+    scarce.touch()
+    stream = peer.get(origin.url(), LOGIN)
+    with contextlib.suppress(ssl.SSLError):     # an end without close_notify
+        peer.wait_end()
+    assert not peer.answers[stream].ended
+    scarce.unlink()
+    assert proxy.wait_reason("response_truncated")
