@@ -20,6 +20,11 @@ from cutthrough.supervisor.upgrade import Successor
 # own signal is a moment away.
 EXIT_WAIT_S = 0.25
 
+# From this delay on the other workers serve the callers of a slot without a worker. Who
+# waits there already is then reset: for a shorter delay the slot's next worker serves
+# them sooner than they would connect again.
+PAUSE_FROM_S = 0.4
+
 
 class Program(Protocol):
     """The part of the supervisor that is used here."""
@@ -81,7 +86,7 @@ class Replacements:
         """Starts a new worker on the slot; the present one serves until it is ready."""
         slot.set_timer(None)
         if delay:
-            if self._can_pause(slot):
+            if delay >= PAUSE_FROM_S and self._can_pause(slot):
                 self._program.listeners.pause(slot.index, self._program.count)
             slot.set_timer(asyncio.get_running_loop().call_later(
                 delay, self.replace, slot))

@@ -181,9 +181,10 @@ class Supervisor:
         return child
 
     def stop_child(self, child: Child) -> None:
-        """Ends a worker that accepts nothing yet."""
+        """Ends a worker that accepts nothing yet. It is killed, because it reads
+        messages only once it has loaded all: seconds later on a busy machine."""
         child.retired = True
-        self.end(child, Stop(), GRACE_S)
+        child.kill()
 
     def on_message(self, child: Child, message: Message | None) -> None:
         match message:                       # at the end of file SIGCHLD follows
@@ -291,14 +292,15 @@ class Supervisor:
         if self.reloads.on_death(child, returncode):
             return
         is_followed = slot.remove(child)
+        is_unasked = returncode and (child.ready or returncode != -signal.SIGKILL)
         if self.is_ending:
-            if returncode and (child.ready or returncode != -signal.SIGKILL):
+            if is_unasked:
                 say(f"{child.name} ended by {describe_exit(returncode)}")
                 self.status = self.status or 1
             if not self.children:
                 self.over.set()
         elif child.retired:
-            if returncode:
+            if is_unasked:
                 say(f"{child.name}, being replaced, ended by "
                     f"{describe_exit(returncode)}")
         elif not slot.was_ready and self.state is State.STARTING:
@@ -404,6 +406,6 @@ class Supervisor:
     def end(self, child: Child, message: Message, delay: float) -> None:
         """Asks a worker to end, and kills it if it still runs after `delay` seconds."""
         child.send(message)
-        if not child.ready and isinstance(message, Stop) and self.is_ending:
+        if not child.ready and isinstance(message, Stop):
             delay = 0.0                      # it serves no connection yet
         child.set_timer(asyncio.get_running_loop().call_later(delay, self.kill, child))

@@ -243,6 +243,8 @@ def test_an_address_comes_back_before_it_has_gone(
             "before its new workers were ready") in proxy.stderr()
     wait_until(lambda: before == pids(proxy), "the end of the one that did not begin")
     assert dial(proxy).get(origin.url()).status == 200
+    assert "does not answer" not in proxy.stderr(), "nobody had asked it anything"
+    assert "being replaced, ended" not in proxy.stderr()
 
 
 def test_a_worker_that_dies_after_a_reload_is_followed_by_one_of_its_generation(

@@ -68,6 +68,21 @@ async def test_only_sockets_without_an_acceptor_are_paused(what):
     assert program.paused == ([] if what else [0])
 
 
+@pytest.mark.parametrize(("deaths", "paused"), [(2, []), (3, []), (4, [0])])
+async def test_who_waits_for_a_worker_that_follows_soon_is_not_reset(deaths, paused):
+    """A worker that was killed twice within ten seconds left its callers a reset,
+    though the next one began 0.1 s later."""
+    program = Program()
+    slot = program.slots[0]
+    replacements = Replacements(program)
+    for _ in range(deaths):
+        child = slot.current or make_child(slot)
+        slot.remove(child)
+        replacements.on_death(child, -9, is_followed=False)
+    slot.set_timer(None)
+    assert program.paused == paused
+
+
 async def test_the_next_worker_has_the_place_of_the_present_one_that_dies():
     """And sockets that a reload has dropped had no other owner."""
     program = Program()
