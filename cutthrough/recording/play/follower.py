@@ -203,6 +203,8 @@ class Follower:
     async def _read_changes(self, rules: Rules, find_places: FindHold) -> None:
         session = self._session
         assert session is not None
+        if self.shared.first is not None:    # a test is answered with what there was,
+            return                           # and not with what it records
         version = await self._aside(session.version)
         if version == self._version:
             return
