@@ -125,7 +125,9 @@ def run_pytest(source: Path, port: int, path: Path) -> dict[str, str]:
     environment = clean_environment() | {
         "PEERS_PROXY": f"127.0.0.1:{port}", "PEERS_RESULTS": str(path),
         "PYTHONPATH": f"{HERE}:{tests}", "PYTHONDONTWRITEBYTECODE": "1"}
+    # No configuration of ours, if curl's source is somewhere below this tree
     command = [WORK / "venv/bin/python", "-m", "pytest", "-q", "-p", "plugin",
+               "-c", os.devnull, f"--rootdir={tests}",
                "-p", "no:cacheprovider", *(str(tests / name) for name in FILES)]
     with open(path.with_suffix(".log"), "wb") as log:
         subprocess.run(command, cwd=WORK / "curl/tests", env=environment, stdout=log,
