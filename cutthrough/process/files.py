@@ -6,6 +6,10 @@ would have the next version's messages, rings and tables, and its parent the las
 none if the files have another one now. It says so once, and what runs continues to run.
 SIGUSR2 then starts the new program.
 
+The same holds for a module that a running process loads late. The next version's module
+has other structures in C than what is loaded already, so a process that has begun is
+sealed: it loads no module of replaced files.
+
 The identity is made of name, length and time of change of each file that can be
 imported: an update writes all of them, and a look at them takes 2 ms. A checksum is
 enough against accidents, and hashlib, which would load libcrypto before the first
@@ -15,13 +19,16 @@ worker starts, takes another 2 ms.
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 
 import cutthrough
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 # Of the environment of children: the identity of the program that they belong to
 VARIABLE = "CUTTHROUGH_FILES"
@@ -34,6 +41,14 @@ class FilesReplaced(OSError):
     def __init__(self) -> None:
         super().__init__("the program's files were replaced since it started, and no "
                          "process of it can be started: send USR2 to upgrade")
+
+
+class ModuleReplaced(OSError):
+    """A module cannot be loaded: it would be of another version."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("the program's files were replaced since it started, and its "
+                         f"module {name} cannot be loaded: send USR2 to upgrade")
 
 
 def identity() -> str:
@@ -70,3 +85,27 @@ def check_files() -> None:
         now = ""
     if now != _expected:
         raise FilesReplaced
+
+
+class Seal:
+    """Finds no module, but refuses those of replaced files before others find them."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None,
+                  target: ModuleType | None = None, /) -> ModuleSpec | None:
+        if name.startswith(f"{cutthrough.__name__}."):
+            try:
+                check_files()
+            except FilesReplaced:
+                raise ModuleReplaced(name) from None
+        return None
+
+
+_seal = Seal()
+
+
+def seal() -> None:
+    """From now on this process raises ModuleReplaced at an import of a module of this
+    program if the files are no longer those with which the program began. A look at
+    them for each import takes too long while all modules are loaded."""
+    if _seal not in sys.meta_path:
+        sys.meta_path.insert(0, _seal)

@@ -37,6 +37,7 @@ from cutthrough.log.stderr import say
 from cutthrough.policy.source import PolicyError
 from cutthrough.process.channel import Prepared
 from cutthrough.process.cpus import count_workers
+from cutthrough.process.files import ModuleReplaced
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import notify_reloading
 from cutthrough.supervisor.attempt import Attempt, Basis, report_refusal
@@ -205,6 +206,8 @@ class Reloads:
     def _explain(self, error: Exception) -> str:
         """The reason in one line. If the program has a mistake itself, the traceback is
         in the log."""
+        if isinstance(error, ModuleReplaced):
+            return str(error)
         if isinstance(error, OSError):
             return describe(error)
         if isinstance(error, ConfigError | PolicyError):

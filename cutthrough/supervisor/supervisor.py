@@ -43,6 +43,7 @@ from cutthrough.process.channel import (
 from cutthrough.process.cpus import count_workers
 from cutthrough.process.descriptors import raise_nofile
 from cutthrough.process.environment import SIGNALS
+from cutthrough.process.files import seal
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import feed_watchdog, notify
 from cutthrough.supervisor import handover_plan
@@ -225,6 +226,7 @@ class Supervisor:
 
     def begin_serving(self) -> None:
         self.state = State.SERVING
+        seal()
         self.listeners.on_serving()
         print_banner(
             self.listeners.bound(), len(self.slots), self.loop_name, self.config)

@@ -63,7 +63,12 @@ from cutthrough.process.channel import (
 )
 from cutthrough.process.cpus import pin
 from cutthrough.process.environment import SIGNALS
-from cutthrough.process.files import FilesReplaced, check_files
+from cutthrough.process.files import (
+    FilesReplaced,
+    ModuleReplaced,
+    check_files,
+    seal,
+)
 from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
@@ -101,7 +106,8 @@ class WorkerProcess:
 
         self.loop_name = loop_name
         first = self.worker.generation.number
-        check_files()                        # everything is imported by now
+        seal()
+        check_files()                        # of what is imported by now
         try:
             self.worker.open()
         except (ValueError, MemoryError) as error:
@@ -116,6 +122,7 @@ class WorkerProcess:
         gc.enable()
         self.channel.attach(self.on_message)
         self.channel.send(Prepared(first))
+        self.load_handover()
         self.report_suppressed()
         await self.over.wait()
         self.admin_queries.close()
@@ -163,6 +170,13 @@ class WorkerProcess:
             case None:
                 self.drain(self.config.drain_timeout)
 
+    def load_handover(self) -> None:
+        """At the start, while the supervisor waits for others: when a new program
+        takes the tunnels over, its files are in place of those of this one."""
+        if self.config.handover:
+            with contextlib.suppress(ModuleReplaced):    # tunnels drain then
+                importlib.import_module("cutthrough.worker.handover")
+
     def hand_over(self, message: Give | Take) -> None:
         # Imported here, like the rest of the data plane: see make_worker
         from cutthrough.worker.handover import Giver, Taker
@@ -194,6 +208,8 @@ class WorkerProcess:
         try:
             generation = self.receive_generation()
             self.prepared = self.worker.prepare(generation)
+        except ModuleReplaced as error:
+            self.channel.send(Prepared(number, str(error)))
         except OSError as error:             # no descriptor came with the message
             self.channel.send(Prepared(
                 number, error.strerror or str(error), is_lost=True))

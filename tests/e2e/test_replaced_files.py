@@ -114,3 +114,47 @@ def test_files_that_come_back_start_workers_again(start, installed):
     file.unlink()
     file.symlink_to(target)
     wait_until(lambda: pids(proxy) - before, proxy.stderr)
+
+
+def replace_noting(installed: Path, module: str, file: Path) -> None:
+    """The next version of `module` notes in `file` which processes load it."""
+    path = installed / "cutthrough" / module
+    text = path.read_text()
+    path.unlink()
+    path.write_text(f"{text}\nimport os as _os\n"
+                    f"with open({str(file)!r}, 'a') as _file:\n"
+                    "    _file.write(f'{_os.getpid()}\\n')\n")
+
+
+def test_tunnels_are_handed_over_by_the_program_that_was_loaded(
+        start, installed, make_origin, dial, opened, tmp_path):
+    """The old workers loaded what hands them over at the upgrade: from the next
+    version's files. Its modules did not fit, and the tunnels drained."""
+    notes = tmp_path / "loaded"
+    proxy = start("workers = 1\n")
+    before = pids(proxy)
+    origin = make_origin(lambda conn: conn.send(conn.read_exact(4)))
+    client = dial(proxy).tunnel(origin.authority)
+    replace_noting(installed, "worker/handover.py", notes)
+    opened.callback(end_all, successor_of(proxy))
+    proxy.wait_exit()                        # nothing was left that it had to drain
+    client.send(b"more")
+    assert client.read_exact(4) == b"more"
+    loaded = {int(line) for line in notes.read_text().splitlines()}
+    assert loaded and not loaded & before
+    assert "Traceback" not in proxy.stderr()
+
+
+def test_a_reload_loads_no_module_of_the_next_version(start, installed, tmp_path):
+    """Its structures in C are others than those of the modules that are loaded."""
+    notes = tmp_path / "loaded"
+    proxy = start("workers = 1\n")
+    replace_noting(installed, "admin/server.py", notes)
+    shown = proxy.reload('admin = "127.0.0.1:0"\n')
+    assert shown == (
+        "reload refused, generation 1 stays in force: the program's files were "
+        "replaced since it started, and its module cutthrough.admin cannot be loaded: "
+        "send USR2 to upgrade")
+    assert not notes.exists()
+    assert proxy.reload('head_timeout = "2s"\n') == (
+        "generation 2: head_timeout 10s -> 2s")
