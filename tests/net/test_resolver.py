@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
+import pycares
 import pytest
 
 from cutthrough.doctor.rebinding_dns import NameServer as Unprivileged
@@ -396,3 +398,21 @@ async def test_a_name_server_may_have_a_port_of_its_own():
     finally:
         transport.close()
     assert server.asked["a.test", A]
+
+
+@in_loop
+async def test_a_question_for_which_no_thread_begins_is_an_error(names, monkeypatch):
+    """A bound of processes (pids.max, ulimit -u) was a 500 with a traceback, and as
+    pycares had noted the thread, nothing ever freed its channels afterwards."""
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    fresh = type(pycares._shutdown_manager)()
+    monkeypatch.setattr(pycares, "_shutdown_manager", fresh)
+    names.zone["a.test"] = names.zone["b.test"] = ONE
+    async with Asking(names.address) as resolver:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            assert await resolver.query("a.test") == ERROR
+        assert await resolver.query("b.test") == [ONE]
+        assert fresh._thread.is_alive()

@@ -7,6 +7,7 @@ field of `ares_options` but has no argument for it, so `ares_init_options` is ca
 here. If pycares' internals differ, it chooses the ports as before: a test notices.
 """
 
+import errno
 import logging
 import threading
 from collections.abc import Callable
@@ -30,6 +31,7 @@ class ManyPorts(pycares.Channel):
     def __init__(self, *, flags: int, timeout: float, tries: int) -> None:
         ffi, lib = (getattr(pycares, name) for name in ("_ffi", "_lib"))
         self._channel: Any = None           # for __del__, if __init__ fails
+        pycares._shutdown_manager.start()
         self._lock = threading.RLock()
         self._flags = flags
         self._sock_state_cb_handle = None
@@ -47,14 +49,23 @@ class ManyPorts(pycares.Channel):
                 ) != lib.ARES_SUCCESS:
             raise pycares.AresError("Failed to initialize c-ares channel")
         self._channel = channel
-        pycares._shutdown_manager.start()
 
 
 class Names(aiodns.DNSResolver):
     """aiodns' resolver over ManyPorts, or over pycares' channel if ManyPorts fails."""
 
     def _make_channel(self, **options: Any) -> tuple[bool, pycares.Channel]:
+        """Raises OSError and pycares.AresError."""
         make: Callable[..., tuple[bool, pycares.Channel]] = super()._make_channel
+        try:
+            return self._make_any(make, options)
+        except RuntimeError as error:       # no thread: a bound of processes is reached
+            # It has noted the thread that did not begin, and would begin no other
+            pycares._shutdown_manager._thread = None
+            raise OSError(errno.EAGAIN, str(error)) from None
+
+    def _make_any(self, make: Callable[..., tuple[bool, pycares.Channel]],
+                  options: dict[str, Any]) -> tuple[bool, pycares.Channel]:
         try:
             return True, ManyPorts(timeout=self._timeout, **options)
         except (AttributeError, TypeError) as error:
