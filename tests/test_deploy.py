@@ -188,6 +188,16 @@ def test_the_unit_waits_for_the_drain() -> None:
     assert service["Type"] == "notify" and service["NotifyAccess"] == "all"
 
 
+def test_the_unit_makes_the_directories_of_the_documentation() -> None:
+    """Recordings have the path /var/lib/cutthrough there, and it was read-only."""
+    tops = {"Runtime": "/run", "Logs": "/var/log", "State": "/var/lib"}
+    folders = {f"{tops[kind]}/{name}" for kind, name in re.findall(
+        r"^(Runtime|Logs|State)Directory=(.+)$", UNIT, re.M)}
+    text = "".join(page.read_text() for page in (TREE / "docs").glob("*.md"))
+    named = set(re.findall(r"(?:/run|/var/\w+)/cutthrough\b", text))
+    assert named and named <= folders
+
+
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
 def test_systemd_finds_little_to_say_against_the_unit() -> None:
     """Exposure is given in tenths of ten: at most 1.5 (docs/deploy.md)."""
