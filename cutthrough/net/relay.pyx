@@ -27,7 +27,7 @@ from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
 from cutthrough.net.deferred cimport leave_sealed, leave_to_batch, settle
-from cutthrough.net.linux cimport EAGAIN, EINVAL, ENOMEM, EPIPE
+from cutthrough.net.linux cimport EACCES, EAGAIN, EINVAL, ENOMEM, ENOSYS, EPERM, EPIPE
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pipes cimport Pipe, give_pipe, take_pipe
 from cutthrough.net.pump cimport (
@@ -218,6 +218,10 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
         p.bulk = 0
         return 0
     if n == -ENOMEM:                    # for the pipe: copy, retry later, as without one
+        p.bulk = 0
+        return 0
+    if n == -EPERM or n == -ENOSYS or n == -EACCES:     # a sandbox has no splice(2)
+        p.may_splice = False
         p.bulk = 0
         return 0
     p.error = <uint8_t>-n
