@@ -17,7 +17,7 @@ from typing import Any
 import cutthrough
 from cutthrough.cli.arguments import ASKING, CONSOLE, parse, version
 from cutthrough.cli.held import HELD
-from cutthrough.cli.standard import fill_standard
+from cutthrough.cli.standard import fill_standard, heed_children
 from cutthrough.config.bundles import BundleSource, check_source, current_of
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import stop_waiting
@@ -152,6 +152,7 @@ class Sources:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     fill_standard()
+    heed_children()
     with shown_errors():
         return finish(argv)
 
@@ -395,6 +396,7 @@ def demonstrate(argv: Sequence[str]) -> int:
     The same as `cutthrough serve` with these flags, except that `origin` has a default.
     """
     fill_standard()
+    heed_children()
     sources = Sources(parse(["serve", *argv]), DEMONSTRATION_ORIGIN)
     try:
         return run(sources)

@@ -1,4 +1,5 @@
-"""Descriptors 0, 1 and 2 of the program."""
+"""What the program does not leave as its parent process had it: descriptors 0, 1 and 2,
+and the signal SIGCHLD."""
 
 import io
 import os
@@ -18,3 +19,11 @@ def fill_standard() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):             # Latin-1 has no …
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def heed_children() -> None:
+    """If the parent process ignores SIGCHLD, so would this one: the kernel then reports
+    no child's end, and keeps no status of it."""
+    import signal  # here: the first worker starts without it
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # A worker's program; its channel's descriptor follows. -P: files in the working
 # directory shadow no module.
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.worker.main")
+SIGCHLD = 17                                 # `signal` has not been loaded yet
 # Of systemd's sockets, and of an upgrade
 INHERITANCE = {"LISTEN_FDS", "CUTTHROUGH_SUCCEEDS"}
 
@@ -68,7 +69,9 @@ def spawn(channel: int) -> Spawned:
             (os.POSIX_SPAWN_DUP2, channel, theirs)],
         # Until the worker has its own handlers: a Ctrl-C must not run Python's. A
         # blocked signal stays blocked, and pending, over exec.
-        setsigmask=SIGNALS)
+        setsigmask=SIGNALS,
+        # Our parent process may ignore it, and the worker has children, too
+        setsigdef=[SIGCHLD])
     return Spawned(pid)
 
 

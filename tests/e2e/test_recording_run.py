@@ -25,9 +25,9 @@ for url in sys.argv[1:]:
 def start(directory, tmp_path):
     folder = directory("run")
 
-    def begin(cassette, *words, mode="once", **env):
+    def begin(cassette, *words, mode="once", before=(), **env):
         return subprocess.Popen(
-            [sys.executable, "-m", "cutthrough", "run", "--cassette", cassette,
+            [*before, sys.executable, "-m", "cutthrough", "run", "--cassette", cassette,
              "--mode", mode, "--directory", str(folder / "sessions"), "--ca",
              str(folder / "ca"), "--", *words], cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -179,6 +179,13 @@ def test_the_status_is_the_commands_own(run):
     assert run("one", "no-such-program")[0] == 127
     status, _, errors = run("../one", "true")
     assert status == 1 and "is no name of a session" in errors
+
+
+def test_a_parent_process_that_ignores_its_children_changes_no_status(run):
+    """The kernel kept no status and sent no signal, for which the program waited: for
+    ever."""
+    before = ("sh", "-c", "trap '' CHLD; exec \"$@\"", "sh")
+    assert run("one", "sh", "-c", "exit 7", before=before)[0] == 7
 
 
 def test_a_signal_reaches_the_command_and_the_proxy_ends_with_it(start, tmp_path):
