@@ -8,7 +8,9 @@ follow each other all the same, their calls double.
 If descriptors run out (EMFILE), idle connections are shed and accepting goes on, because a pause
 would only let a flood of clients queue up. If shedding does not help, or if the whole host is
 short of something (ENFILE, ENOBUFS, ENOMEM), accepting pauses for a moment: the worker
-neither ends nor spins (R32). The clients wait in the kernel's queue meanwhile.
+neither ends nor spins (R32). The clients wait in the kernel's queue meanwhile. The same at each
+error that is not of the client that has gone (EACCES, EPERM: a policy of the kernel's refuses
+the call), because that leaves the client in the queue.
 
 accept4 also reports EMFILE if nobody waits, because it takes a descriptor before it looks at the
 queue. Then nothing is shed, because it could be the client that has just got the last descriptor.
@@ -17,16 +19,24 @@ queue. Then nothing is shed, because it could be the client that has just got th
 import logging
 import os
 
+from libc.errno cimport ENONET, ENOPROTOOPT, EOPNOTSUPP, EPROTO
+
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.linux cimport (
-    EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno, sockaddr, sockaddr_storage, socklen_t)
+    EAGAIN, ECONNABORTED, EHOSTDOWN, EHOSTUNREACH, EINTR, EMFILE, ENETDOWN, ENETUNREACH, ENFILE,
+    ENOBUFS, ENOMEM, ETIMEDOUT, errno, sockaddr, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
 
 cdef enum:
     MOST_ACCEPTS = 64       # of an event
     FULL_EVENTS = 4         # in a row that found as many clients as they have calls
     PAUSE_MS = 100
+
+# At the accept of a client that has gone: accept(2), "Error handling"
+GONE = {ECONNABORTED, EINTR, EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ETIMEDOUT, EPROTO,
+        EOPNOTSUPP, ENOPROTOOPT, ENONET}
+SHORT = {EMFILE, ENFILE, ENOBUFS, ENOMEM}
 
 log = logging.getLogger("cutthrough")
 
@@ -68,20 +78,20 @@ cdef class Acceptor(Endpoint):
             fd = linux.accept4(self.sock.fd, <sockaddr *>&name, &name_len,
                                linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC)
             if fd < 0:
-                if errno in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
-                    error = errno
-                    if not self._is_waited_for():
-                        return 0
-                    if has_shed or not self._find_room(error):
-                        return self._pause()
-                    has_shed = True
-                    continue
-                if errno == EAGAIN:
+                error = errno
+                if error == EAGAIN:
                     self.calls = max(n, 1)
                     self.full_events = 0
                     return 0
-                n += 1
-                continue                # ECONNABORTED and the like: the client is gone
+                if error in GONE:
+                    n += 1
+                    continue
+                if not self._is_waited_for():
+                    return 0
+                if has_shed or not self._find_room(error):
+                    return self._pause()
+                has_shed = True
+                continue
             n += 1
             self.accepted += 1
             from_sockaddr(&name, &client)
@@ -110,9 +120,9 @@ cdef class Acceptor(Endpoint):
         return linux.poll(&waiting, 1, 0) != 0
 
     cdef bint _find_room(self, int error) except -1:
-        """Sheds connections at rest: clients only if this process lacks descriptors. True: retry
-        accept4 at once."""
-        cdef int shed = self.sink.shed(error == EMFILE)
+        """Sheds connections at rest if something is short: clients only if this process lacks
+        descriptors. True: retry accept4 at once."""
+        cdef int shed = self.sink.shed(error == EMFILE) if error in SHORT else 0
         self.failed += 1
         if self.failed & (self.failed - 1) == 0:        # 1, 2, 4, 8 …: never a flood of lines
             log.warning("accept: %s (%d times so far); closed %d connections at rest",

@@ -10,6 +10,7 @@ from tests.support.client import build_request
 from tests.support.network import own_network
 from tests.support.origin import echo, okay
 from tests.support.parents import http, parent
+from tests.support.preload import build_preload
 from tests.support.wait import wait_until
 
 
@@ -110,6 +111,42 @@ def test_accepting_goes_on_where_nothing_is_idle(
     resource.prlimit(proxy.worker.pid, resource.RLIMIT_NOFILE, (soft + 100, hard))
     for client in waiting:
         assert client.read_response("CONNECT").status == 200
+
+
+# While the file exists, the kernel's policy refuses the call
+REFUSED_ACCEPT = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int accept4(int fd, struct sockaddr *name, socklen_t *length, int flags) {
+    int (*real)(int, struct sockaddr *, socklen_t *, int) = dlsym(RTLD_NEXT, "accept4");
+    if (access("%s", F_OK) != 0)
+        return real(fd, name, length, flags);
+    errno = EACCES;
+    return -1;
+}
+"""
+
+
+def test_an_accept_that_is_refused_waits_and_is_reported(
+        start_proxy, directory, make_origin, dial):
+    """R32: SELinux or a seccomp filter leaves the client in the queue. It was taken for
+    gone, so the worker asked again at once, for ever, and nothing was logged."""
+    folder = directory("library")
+    mark = folder / "refused"
+    proxy = start_proxy(env=build_preload(folder, REFUSED_ACCEPT % mark))
+    origin = make_origin()
+    assert dial(proxy).get(origin.url()).status == 200
+    mark.touch()
+    waiting = dial(proxy)
+    waiting.send(build_request("GET", origin.url()))
+    line = "accept: Permission denied (4 times so far)"
+    wait_until(lambda: line in proxy.stderr(), proxy.stderr)
+    mark.unlink()
+    assert waiting.read_response().status == 200
 
 
 @pytest.mark.parametrize(("option", "reason", "status"), [
