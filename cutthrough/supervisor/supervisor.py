@@ -244,6 +244,8 @@ class Supervisor:
     def on_answer(self, before: Predecessor, message: Message | None) -> None:
         if message is None:
             self.inquiry.on_death(before)
+            if self.is_ending:
+                self.end_if_done()
         else:
             self.inquiry.on_message(before, message)
 
@@ -299,8 +301,7 @@ class Supervisor:
             if is_unasked:
                 say(f"{child.name} ended by {describe_exit(returncode)}")
                 self.status = self.status or 1
-            if not self.children:
-                self.over.set()
+            self.end_if_done()
         elif child.retired:
             if is_unasked:
                 say(f"{child.name}, being replaced, ended by "
@@ -402,7 +403,15 @@ class Supervisor:
         for child in self.children.values():
             if not (child.retired and isinstance(message, Drain)):
                 self.end(child, message, seconds)
-        if not self.children:
+        self.end_if_done()
+
+    def end_if_done(self) -> None:
+        """Ends the run if no worker is left. While the previous program drains, it goes
+        on for the next one, whose queries reach that one through this."""
+        before = self.predecessor
+        is_between = (self.state is State.DRAINING and self.successor is not None
+                      and before is not None and before.drains)
+        if not self.children and not is_between:
             self.over.set()
 
     def end(self, child: Child, message: Message, delay: float) -> None:

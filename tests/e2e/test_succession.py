@@ -213,6 +213,30 @@ def test_told_to_end_after_an_upgrade_the_old_program_drains(start, make_origin,
         tunnel.sock.recv(1)
 
 
+def test_operators_reach_every_program_that_drains(
+        start, make_origin, dial, opened, directory):
+    """The program in the middle ended before the first one, and with it the only way to
+    that one's connections: no list had them, and no cut met them."""
+    where = f"{directory('admin')}/socket"
+    proxy = start(f'handover = false\nadmin = "unix:{where}"\n'
+                  f'admin_token = "{TOKEN}"\n')
+    tunnel = dial(proxy).tunnel(make_origin(echo).authority)
+    second = successor_of(proxy)
+    opened.callback(end_all, second)
+    second.send_signal(signal.SIGUSR2)
+    wait_until(lambda: proxy.stderr().count("serves; this program drains") == 2,
+               proxy.stderr)
+    third = find_successor(proxy.stderr)
+    opened.callback(end_all, third)
+    wait_until(lambda: second.children() == [third], proxy.stderr)
+    assert Operator(where).cut("all=true") == 1
+    assert tunnel.at_eof()
+    assert proxy.process.wait(60) == 0
+    wait_until(lambda: not second.is_running()
+               or second.status() == psutil.STATUS_ZOMBIE, "its end, too")
+    end(third)
+
+
 @pytest.fixture
 def manager(tmp_path):
     """The socket that systemd gives a service for its messages, line by line."""
