@@ -164,6 +164,37 @@ def test_a_websocket_is_no_answer_for_a_page_of_its_url():
         "recording 2 is a WebSocket, which the request does not offer")
 
 
+def ended_with(status, one):
+    return msgspec.structs.replace(
+        one, response=msgspec.structs.replace(one.response, status=status))
+
+
+@pytest.mark.parametrize(("status", "asked", "others"), [
+    (416, ("Range", "bytes=9-"), [("Range", "bytes=0-"), ("If-Match", "x")]),
+    (412, ("If-Match", "x"), [("If-Match", "y"), ("If-None-Match", "x")])])
+def test_what_failed_for_a_range_or_a_condition_answers_no_other(
+        status, asked, others):
+    """In a cache of several clients, such an answer went to all of them."""
+    matcher = Matcher()
+    matcher.add(ended_with(status, recording(1, request("/a", fields=(asked,)))))
+    matcher.add(recording(2, request("/a")))
+    for fields, number in [((), 2), ((asked,), 1), *(((one,), 2) for one in others)]:
+        matcher.rewind()
+        assert number_of(matcher.match(request("/a", fields=fields))) == number
+    assert matcher.own_match(1) is None
+    matcher.remove(2)
+    assert isinstance(matcher.match(request("/a")), Miss)
+
+
+def test_a_change_that_fails_has_its_place_in_its_sequence():
+    matcher = Matcher()
+    asked = request("/a", method="PUT", fields=(("If-Match", "x"),))
+    for number, status in ((1, 204), (2, 412)):
+        matcher.add(ended_with(status, recording(number, asked)))
+    assert [number_of(matcher.match(asked)) for _ in range(3)] == [1, 2, 2]
+
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(REQUESTS, min_size=2, max_size=8), KEYS, st.data())
 def test_what_was_removed_is_found_no_more(requests, key, data):

@@ -23,11 +23,13 @@ from cutthrough.recording.match.keys import KeyReader
 from cutthrough.recording.match.matches import Match, Miss, Reading
 from cutthrough.recording.match.routes import Base, Parts, Route
 from cutthrough.recording.match.statuses import (
-    CONDITIONS,
+    FAILED,
     NOT_MODIFIED,
     PARTIAL,
     RANGE,
     SWITCHED,
+    UNSATISFIED,
+    conditions_of,
 )
 from cutthrough.recording.model.documents import compile_path
 from cutthrough.recording.model.recording import Pattern
@@ -245,11 +247,13 @@ class Index:
     def find_conditional(self, reading: Reading) -> Iterator[Group]:
         """Those that this request has asked for, by a condition or a range."""
         request, base = reading.request, reading.base
-        if any(map(request.field, CONDITIONS)):
+        if conditions := conditions_of(request):
             yield from self.find((*base, NOT_MODIFIED), reading.parts)
+            yield from self.find((*base, FAILED), {**reading.parts, **conditions})
         if byte_range := request.field("range"):
-            yield from self.find(
-                (*base, PARTIAL), {**reading.parts, RANGE: byte_range})
+            for status in (PARTIAL, UNSATISFIED):
+                yield from self.find(
+                    (*base, status), {**reading.parts, RANGE: byte_range})
 
     def why_not(self, reading: Reading, *, offers: bool) -> str:
         """Why a recording of the same request does not answer this one; "": there is

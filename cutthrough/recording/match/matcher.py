@@ -370,7 +370,7 @@ class Matcher:
         request = recording.request
         line = self._line(request)
         route = line.route
-        if (request.body or recording.response.status in statuses.APART
+        if (request.body or statuses.status_apart(recording)
                 or route.after not in SETTLED or route.lane or route.key.fields
                 or self.masked(request) != request):
             return None
