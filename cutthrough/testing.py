@@ -146,6 +146,9 @@ class _Sluice:
             return None                 # it comes later, as on a wire
         return self.left.pop(0) if self.left else b""
 
+    def trailers(self) -> bytes:
+        return b""
+
     def wait(self, waiter: "asyncio.Future[None]") -> None:
         asyncio.get_running_loop().call_soon(
             lambda: None if waiter.done() else waiter.set_result(None))

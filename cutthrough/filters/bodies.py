@@ -22,11 +22,13 @@ from cutthrough.filters.calls import Calls, NoRoom
 from cutthrough.filters.exchange import Ended, Sluice, read, write
 from cutthrough.filters.flow import ABOUT_BODY, Headers, Request, Response
 from cutthrough.filters.heads import (
-    CHUNKED,
     build_request,
     build_response,
+    build_trailers,
     framing_of,
+    in_chunks,
     of_length,
+    read_trailers,
 )
 from cutthrough.filters.stage import Stage, streams
 
@@ -38,6 +40,7 @@ class _Passage:
     """One body and its filters; the direction is in the subclass."""
 
     hook = ""
+    before: Headers                     # the message's, as they came
 
     def __init__(self, run: Calls, sluice: Sluice, stages: list[Stage],
                  headers: Headers) -> None:
@@ -159,8 +162,16 @@ class _Passage:
         chunked = self.begin_stream()
         async for piece in source:
             await write(self.sluice, piece, chunked)
+        self.end(chunked, self.trailers(is_changed=True))
+
+    def trailers(self, is_changed: bool) -> list[tuple[str, str]]:
+        """Those that go on behind the body: gRPC has its status there."""
+        return [(name, value) for name, value in read_trailers(self.sluice.trailers())
+                if not is_changed or name.lower() not in ABOUT_BODY]
+
+    def end(self, chunked: bool, trailers: list[tuple[str, str]]) -> None:
         if chunked:
-            self.sluice.write(b"0\r\n\r\n")
+            self.sluice.write(build_trailers(trailers))
         self.sluice.finish()
 
     async def decoded(self) -> AsyncIterator[bytes]:
@@ -211,20 +222,22 @@ class _Passage:
             await write(self.sluice, piece, chunked)
         async for piece in rest:
             await write(self.sluice, piece, chunked)
-        if chunked:
-            self.sluice.write(b"0\r\n\r\n")
-        self.sluice.finish()
+        self.end(chunked, self.trailers(is_changed=False))
 
     async def send_whole(self, body: bytes, is_changed: bool) -> None:
-        self.begin_whole(len(body), is_changed)
-        await write(self.sluice, body)
-        self.sluice.finish()
+        trailers = self.trailers(is_changed)
+        chunked = bool(trailers)                # no other framing has room for them
+        self.begin_whole(
+            in_chunks(self.before) if chunked else of_length(len(body)), is_changed)
+        await write(self.sluice, body, chunked)
+        self.end(chunked, trailers)
 
     def begin_as_it_came(self) -> bool:
         """Sends the head with its own framing. True: the body is in chunks."""
         raise NotImplementedError
 
-    def begin_whole(self, length: int, is_changed: bool) -> None:
+    def begin_whole(self, framing: str, is_changed: bool) -> None:
+        """Sends the head of a body that is whole."""
         raise NotImplementedError
 
     def begin_stream(self) -> bool:
@@ -326,23 +339,31 @@ class _Down(_Passage):
     def begin_as_it_came(self) -> bool:
         self.note(False)
         framing = framing_of(self.before)
+        chunked = "transfer-encoding" in self.before and self.run.minor > 0
         if "transfer-encoding" in self.before:
-            framing = CHUNKED if self.run.minor else ""
+            framing = in_chunks(self.before) if chunked else ""
         self.run.exchange.send_head(build_response(self.response, framing))
-        return framing == CHUNKED
+        return chunked
 
-    def begin_whole(self, length: int, is_changed: bool) -> None:
+    def trailers(self, is_changed: bool) -> list[tuple[str, str]]:
+        if not self.run.minor:
+            return []
+        echoes = self.run.added.echoes if self.run.added else None
+        return [(name, echoes.text(value) if echoes else value)
+                for name, value in super().trailers(is_changed)]
+
+    def begin_whole(self, framing: str, is_changed: bool) -> None:
         self.note(is_changed)
         if is_changed:
             self.drop_stale()
-        self.run.exchange.send_head(build_response(self.response, of_length(length)))
+        self.run.exchange.send_head(build_response(self.response, framing))
 
     def begin_stream(self) -> bool:
         self.note(True)
         self.drop_stale()
         chunked = self.run.minor > 0
         self.run.exchange.send_head(
-            build_response(self.response, CHUNKED if chunked else ""))
+            build_response(self.response, in_chunks(self.before) if chunked else ""))
         return chunked
 
     def drop_stale(self) -> None:
@@ -378,18 +399,18 @@ class _Up(_Passage):
         self.send(framing)
         return "transfer-encoding" in self.before
 
-    def begin_whole(self, length: int, is_changed: bool) -> None:
+    def begin_whole(self, framing: str, is_changed: bool) -> None:
         if is_changed:
             self.run.exchange.note_changed(True)
             self.drop_stale()
-        self.send(of_length(length))
+        self.send(framing)
 
     def begin_stream(self) -> bool:
         self.run.exchange.note_changed(True)
         if self.run.chain.hides_bodies:
             self.run.exchange.hide_request_body()
         self.drop_stale()
-        self.send(CHUNKED)
+        self.send(in_chunks(self.before))
         return True
 
     def drop_stale(self) -> None:

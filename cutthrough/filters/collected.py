@@ -36,6 +36,9 @@ class Collected:
             return piece
         return b"" if self.ended else None
 
+    def trailers(self) -> bytes:
+        return self.sluice.trailers()
+
     def wait(self, waiter: "asyncio.Future[None]") -> None:
         if self._sends:
             self._sends = False
@@ -84,6 +87,9 @@ class _FiltersSide:
 
     def take(self) -> bytes | None:
         return self._collected.sluice.take()
+
+    def trailers(self) -> bytes:
+        return self._collected.sluice.trailers()
 
     def wait(self, waiter: "asyncio.Future[None]") -> None:
         if self._collected.is_full:

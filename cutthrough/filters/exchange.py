@@ -13,6 +13,9 @@ class Sluice(Protocol):
     def take(self) -> bytes | None:
         """The next bytes; b"": the end; None: none have come yet."""
 
+    def trailers(self) -> bytes:
+        """The fields behind the body, by lines, when it has been read to its end."""
+
     def wait(self, waiter: "asyncio.Future[None]") -> None:
         """Sets the result if `take` or `write` may go on."""
 

@@ -4,6 +4,7 @@ The proxy's own code has read and checked every head that comes here, and reads 
 head that is built here as if a client or an origin had sent it.
 """
 
+from collections.abc import Iterable
 from http import HTTPStatus
 
 from cutthrough.filters.flow import FRAMING, Headers, Request, Response
@@ -72,6 +73,23 @@ def of_length(length: int) -> str:
 
 
 CHUNKED = "Transfer-Encoding: chunked\r\n"
+
+
+def in_chunks(headers: Headers) -> str:
+    """A framing that has room for the trailers that these fields announce."""
+    return CHUNKED + "".join(f"Trailer: {value}\r\n" for value in
+                             headers.get_all("Trailer"))
+
+
+def read_trailers(lines: bytes) -> list[tuple[str, str]]:
+    fields = (line.partition(":") for line in lines.decode("latin-1").split("\r\n"))
+    return [(name, value.strip(" \t")) for name, colon, value in fields if colon]
+
+
+def build_trailers(fields: Iterable[tuple[str, str]]) -> bytes:
+    """The last chunk, with these fields behind it."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields)
+    return f"0\r\n{lines}\r\n".encode("latin-1")
 
 
 def _lines(headers: Headers) -> str:

@@ -22,11 +22,14 @@ cdef enum:
 # The chunk scanner. It rewrites its input in place. It drops chunk extensions, white space,
 # all leading zeros of a size but one, and the fields of NOT_IN_TRAILERS; all trailers if
 # `trailers` is not set; if `decode` is set, the whole frame, and only data is left. The output is
-# never longer than the input and starts at buf; the caller sends `before` before it.
+# never longer than the input and starts at buf; the caller sends `before` before it. If `pauses` is
+# set, the scan stops once, between the last chunk and its trailers, and then decodes no more: what
+# comes out behind that is the trailers and the empty line.
 cdef struct Chunks:
     uint8_t state           # private to chunks.pyx
     uint8_t decode
     uint8_t trailers
+    uint8_t pauses          # set by the caller, until the scan has stopped there
     uint8_t lenient         # a response: white space without an extension may follow a size
     uint8_t done            # the last chunk, trailers and final CRLF have been scanned
     uint8_t padded          # such white space was read: no other message on the connection

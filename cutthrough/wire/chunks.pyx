@@ -48,6 +48,7 @@ cdef void start_chunks(Chunks *chunks, bint decode, bint trailers, bint lenient)
     chunks.decode = decode
     chunks.trailers = trailers
     chunks.lenient = lenient
+    chunks.pauses = False
     chunks.done = chunks.padded = chunks.dropping = False
     chunks.name_len = chunks.before_len = 0
     chunks.left = chunks.announced = 0
@@ -69,6 +70,9 @@ cdef int64_t scan_chunks(Chunks *chunks, char *buf, size_t n, size_t *out_len) n
     out_len[0] = 0
     chunks.before_len = 0
     while p < end and not chunks.done:
+        if chunks.pauses and chunks.state == LINE_START:
+            chunks.pauses = chunks.decode = False
+            break
         if chunks.state == DATA:
             run = min(<uint64_t>(end - p), chunks.left)
             if out != p:

@@ -203,7 +203,7 @@ cdef class Replay(Responder):
         try:
             c.poller.take_time()
             c._set_state(REQUEST)
-            body = c.extras.up = open_sluice(c, True, self.chunked, left)
+            body = c.extras.up = open_sluice(c, True, self.chunked, left, False)
             if c.extras.filtering is not None and filtering_of(c).run.wants_upload:
                 self.behind = filtering_of(c).run.on_collect(body)
             run_sluice(body)
@@ -243,7 +243,7 @@ cdef class Replay(Responder):
         cdef Sluice body
         if c is None or not (c.state == REQUEST or c.state == HELD):
             return Sluice.__new__(Sluice)
-        body = self.open_down(False, 0)
+        body = self.open_down(False, 0, False)
         try:
             c.poller.take_time()
             begin_answer(c, self.ending)

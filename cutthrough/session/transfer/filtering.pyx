@@ -214,9 +214,11 @@ cdef class Filtering(Responder):
             memcpy(data, <const char *>held, len(held))
             parse_response(&head, data, len(held), 0, &c.context.answer_limits)
             read_response_framing(&head, data, c.request.method, &framing)
-            s = self.open_down(framing.kind == BODY_CHUNKED,
-                               framing.length if framing.kind == BODY_LENGTH else -1)
+            s = self.open_down(
+                framing.kind == BODY_CHUNKED,
+                framing.length if framing.kind == BODY_LENGTH else -1, framing.trailers)
             if s.tap != NULL:
+                s.tap.is_chunked = s.chunks != NULL
                 s.tap.take(s.tap, data, self.used)      # the head, and then pieces
             c.relay.down.left = -1          # for the pace of limits: see charge
             c.request.origin_persistent = (

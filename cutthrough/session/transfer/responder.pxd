@@ -19,7 +19,7 @@ cdef class Responder:
     cdef object behind          # the request's body behind filters; None: as it comes
 
     cdef int drop_origin(self) except -1
-    cdef Sluice open_down(self, bint chunked, int64_t left)
+    cdef Sluice open_down(self, bint chunked, int64_t left, bint trailers)
 
 
 # Begins an answer of our own, and its Outcome. The state is RELAY.

@@ -52,7 +52,7 @@ cdef class Responder:
             return Sluice.__new__(Sluice)
         if down_sluice(c) is not None:
             close_sluice(down_sluice(c))
-        s = self.open_down(False, 0)
+        s = self.open_down(False, 0, False)
         try:
             c.poller.take_time()
             self.drop_origin()
@@ -77,9 +77,9 @@ cdef class Responder:
         except BaseException:
             c.poller.contain(c)
 
-    cdef Sluice open_down(self, bint chunked, int64_t left):
+    cdef Sluice open_down(self, bint chunked, int64_t left, bint trailers):
         cdef Client c = self.client
-        cdef Sluice down = open_sluice(c, False, chunked, left)
+        cdef Sluice down = open_sluice(c, False, chunked, left, trailers)
         extras_of(c).down = down
         if self.tapes:
             down.tap = c.relay.down.tap

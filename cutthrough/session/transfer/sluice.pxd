@@ -14,6 +14,7 @@ cdef class Sluice:
     cdef int64_t held           # bytes of these
     cdef int64_t left           # still to be read; < 0: until the last chunk, or the end
     cdef Chunks *chunks         # NULL: not chunked
+    cdef bytearray trailer      # the lines behind the last chunk, and the empty one
     cdef Tap *tap               # gets the body as it comes, and not as it goes; NULL: see Pump.tap
     cdef object waiter          # a future; None: nobody waits
     cdef uint8_t is_up
@@ -26,7 +27,8 @@ cdef class Sluice:
     cdef bint put(self, const char *data, size_t n, bint is_shown) except -1
 
 # Makes the sluice for a body in chunks, of `left` bytes, or until the end of the stream (< 0).
-cdef Sluice open_sluice(Client client, bint is_up, bint chunked, int64_t left)
+# `trailers`: those behind chunks may be sent on.
+cdef Sluice open_sluice(Client client, bint is_up, bint chunked, int64_t left, bint trailers)
 # Bytes that came before: behind a head. Returns an Outcome.
 cdef int give(Sluice sluice, char *data, size_t n) except -1
 # Runs one turn: sends the held bytes, reads up to a bound, and wakes the filters. Called for

@@ -47,6 +47,11 @@ cdef class Sluice:
             return piece
         return b"" if self.ended or self.client is None else None
 
+    def trailers(self):
+        """The fields behind the body, by lines, when it has been read to its end."""
+        cdef Py_ssize_t n = len(self.trailer)
+        return bytes(self.trailer[:n - 2]) if n else b""      # without the empty line
+
     def wait(self, waiter):
         """Sets the result of this future when `take` or `write` may go on."""
         if self.client is not None and (
@@ -98,12 +103,13 @@ cdef class Sluice:
         return self.client is not None and not self.lost and is_holding(self.pump)
 
 
-cdef Sluice open_sluice(Client c, bint is_up, bint chunked, int64_t left):
+cdef Sluice open_sluice(Client c, bint is_up, bint chunked, int64_t left, bint trailers):
     cdef Sluice s = Sluice.__new__(Sluice)
     s.client = c
     s.is_up = is_up
     s.pump = &c.relay.up if is_up else &c.relay.down
     s.pieces = []
+    s.trailer = bytearray()
     s.left = -1 if chunked else left
     s.until_close = left < 0 and not chunked
     s.ended = s.left == 0
@@ -111,7 +117,8 @@ cdef Sluice open_sluice(Client c, bint is_up, bint chunked, int64_t left):
         s.chunks = <Chunks *>malloc(sizeof(Chunks))
         if s.chunks == NULL:
             raise MemoryError
-        start_chunks(s.chunks, True, False, not is_up)
+        start_chunks(s.chunks, True, trailers, not is_up)
+        s.chunks.pauses = True
     s.pump.may_splice = False
     return s
 
@@ -212,7 +219,9 @@ cdef int give(Sluice s, char *data, size_t n) except -1:
     cdef size_t out_len = n
     cdef int64_t used = n
     if s.chunks != NULL:
-        used = scan_chunks(s.chunks, data, n, &out_len)
+        used = scan_chunks(s.chunks, data, n, &out_len) if s.chunks.decode else 0
+        if used >= 0 and not s.chunks.decode:
+            used = give_trailers(s, data, n, used)
         if used < 0:
             return BAD_FRAMING if s.is_up else BAD_RESPONSE_FRAMING
         if s.is_up and c.context.most_body and (
@@ -225,19 +234,48 @@ cdef int give(Sluice s, char *data, size_t n) except -1:
         s.left -= used
         s.ended = s.left == 0
     c.poller.content_left -= n
-    if out_len and s.tap != NULL:
-        s.tap.take(s.tap, data, out_len)
+    if s.tap != NULL:
+        tape(s, data, out_len)
     if out_len:
         s.pieces.append(data[:out_len])
         s.held += out_len
-    if <size_t>used < n and not s.is_up:
-        c.request.origin_persistent = False     # bytes behind the end (R18)
+    if not s.is_up:
+        if <size_t>used < n or (s.chunks != NULL and s.chunks.padded):
+            # Bytes behind the end, or chunks that were read leniently (R18)
+            c.request.origin_persistent = False
     elif <size_t>used < n:
         c.input = keep_bytes(data + used, n - used, OF_REQUESTS)
         if c.input == NULL:
             c.request.persistent = False        # the next request is lost (R6)
             return OVERLOADED
     return OK
+
+
+cdef int64_t give_trailers(Sluice s, char *data, size_t n, int64_t used) except? -1:
+    """Returns the consumed bytes, the first `used` included."""
+    cdef size_t out_len
+    cdef int64_t more = scan_chunks(s.chunks, data + used, n - used, &out_len)
+    if more < 0:
+        return more
+    s.trailer.extend(s.chunks.before[:s.chunks.before_len])
+    s.trailer.extend(data[used:used + <int64_t>out_len])
+    return used + more
+
+
+cdef int tape(Sluice s, const char *data, size_t n) except -1:
+    """In chunks, if it came so: the trailers of a body are behind the last."""
+    cdef bytes line
+    if s.chunks != NULL and n:
+        line = b"%x\r\n" % n
+        s.tap.take(s.tap, line, len(line))
+    if n:
+        s.tap.take(s.tap, data, n)
+    if s.chunks != NULL and n:
+        s.tap.take(s.tap, b"\r\n", 2)
+    if s.chunks != NULL and s.ended:
+        line = b"0\r\n" + s.trailer
+        s.tap.take(s.tap, line, len(line))
+    return 0
 
 
 cdef int at_end(Sluice s, bint regular) except -1:

@@ -104,6 +104,7 @@ cdef int begin_upload(Client c) except -1:
     cdef Responder uploader = uploader_of(c)
     cdef Pump *up = &c.relay.up
     cdef bint chunked = scan_of(up) != NULL
+    cdef bint trailers = chunked and scan_of(up).chunks.trailers
     cdef int64_t left = up.left
     drop_scan(up)
     up.sink = &c.origin.sock
@@ -113,7 +114,7 @@ cdef int begin_upload(Client c) except -1:
     if uploader.collected:
         chunked, left = False, 0            # nothing more is read
     if up_sluice(c) is None:                # else it was read in part: see Replay
-        c.extras.up = open_sluice(c, True, chunked, left)
+        c.extras.up = open_sluice(c, True, chunked, left, trailers)
     if not uploader.is_answered:
         uploader.run.on_upload(up_sluice(c) if uploader.behind is None else uploader.behind)
     return run_sluice(up_sluice(c))
