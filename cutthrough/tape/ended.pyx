@@ -66,7 +66,7 @@ cdef void fill_in(EndRecord *end, Client c) noexcept:
         end.flags |= IS_REPORTED
     if r.has_upgrade:
         end.flags |= HAS_UPGRADE
-    if r.retried:
+    if r.tries:
         end.flags |= WAS_RETRIED
     if is_intercepted(c):
         end.flags |= IS_INTERCEPTED

@@ -12,7 +12,7 @@ from tests.support.client import Client
 from tests.support.http2 import REFUSED_STREAM
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.http2_origin import Question
-from tests.support.inside import ask, enter, over_tls, send
+from tests.support.inside import ALL, ask, config, enter, over_tls, send
 from tests.support.origin import Connection, Script
 from tests.support.scripted_http2 import reach as reach
 from tests.support.scripted_http2 import start as start
@@ -37,9 +37,9 @@ def reset(speaker: Speaker, stream: int) -> None:
     speaker.h2.reset_stream(stream, 2)
 
 
-def unwilling(step: Step, when: Callable[[Question], bool]) -> Script:
-    """An origin that does this to its first request, and answers all others with the
-    sums of their bodies."""
+def unwilling(step: Step, when: Callable[[Question], bool], most: int = 1) -> Script:
+    """An origin that does this to its first request, or to more, and answers all others
+    with the sums of their bodies."""
     refused: list[int] = []
 
     def script(conn: Connection) -> None:
@@ -51,11 +51,11 @@ def unwilling(step: Step, when: Callable[[Question], bool]) -> Script:
                 for stream, question in list(speaker.questions.items()):
                     if not stream or stream in done:
                         continue
-                    if not refused and when(question):
+                    if len(refused) < most and when(question):
                         refused.append(stream)
                         done.add(stream)
                         step(speaker, stream)
-                    elif refused and question.ended:
+                    elif len(refused) == most and question.ended:
                         done.add(stream)
                         speaker.answer(stream, [(":status", "200")], hashlib.sha256(
                             question.body).hexdigest().encode())
@@ -146,7 +146,8 @@ def test_others_end_with_a_reason(start, make_origin, dial, step, body) -> None:
     assert len(origin.connections) == 1
 
 
-def test_an_origin_that_refuses_always_is_asked_twice(start, make_origin, dial) -> None:
+def test_an_origin_that_refuses_always_is_asked_four_times(
+        start, make_origin, dial) -> None:
     def script(conn: Connection) -> None:
         speaker = Speaker(conn.sock)
         speaker.flush()
@@ -161,4 +162,48 @@ def test_an_origin_that_refuses_always_is_asked_twice(start, make_origin, dial) 
     client = enter(proxy, dial(proxy), origin.port)
     got = ask(client, "POST", "/", f"Content-Length: {len(SMALL)}", body=SMALL)
     assert got.status == 502
-    assert len(origin.connections) == 2
+    assert len(origin.connections) == 4
+
+
+@pytest.mark.parametrize("body", [b"", SMALL])
+def test_a_request_is_sent_again_three_times(start, make_origin, dial, body) -> None:
+    """nginx refuses what is beyond its bound of a connection, the next one too."""
+    proxy, origin = start(), make_origin(unwilling(leave, is_whole, 3))
+    client = enter(proxy, dial(proxy), origin.port)
+    got = ask(client, "POST", "/", f"Content-Length: {len(body)}", body=body)
+    assert got.body == sum_of(body)
+    assert len(origin.connections) == 4
+    assert goes_on(client)
+
+
+FILTERS = """
+class Heads:
+    async def on_request_head(self, flow):
+        flow.request.headers["X-Added"] = "1"
+
+class Whole:
+    async def on_request_body(self, flow, body):
+        return body[::-1]
+
+class Pieces:
+    async def on_request_body(self, flow, pieces):
+        async for piece in pieces:
+            yield piece
+"""
+
+
+@pytest.mark.parametrize("step", [refuse, leave])
+@pytest.mark.parametrize("name", ["Heads", "Whole", "Pieces"])
+def test_what_filters_have_let_go_is_sent_again(
+        start_policy, make_origin, dial, step, name) -> None:
+    """Of the POSTs behind filters some got a 502 at the end of nginx's connections."""
+    table = f'[filters.f]\ncode = "again:{name}"\n'
+    proxy = start_policy(f'{table}{ALL}filters = ["f"]\n', config(),
+                         modules={"again": FILTERS})
+    origin = make_origin(unwilling(step, is_whole, 2))
+    client = enter(proxy, dial(proxy), origin.port)
+    got = ask(client, "POST", "/", f"Content-Length: {len(SMALL)}", body=SMALL)
+    assert got.body == sum_of(SMALL[::-1] if name == "Whole" else SMALL)
+    assert len(origin.connections) == 3
+    got = ask(client, "POST", "/", "Content-Length: 3", body=b"aba")
+    assert got.body == sum_of(b"aba")

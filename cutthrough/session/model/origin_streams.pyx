@@ -26,8 +26,8 @@ from cutthrough.net.multiplex cimport (
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.pump cimport Pump
 from cutthrough.net.sysio cimport CAN_READ
-from cutthrough.session.model.extras cimport has_responder
 from cutthrough.session.model.idle_pool cimport make_key
+from cutthrough.session.model.request cimport MOST_TRIES
 from cutthrough.session.model.turns cimport make_turn, take_turn
 
 cdef enum:
@@ -325,7 +325,8 @@ cdef bint takes_turns(Client c) except -1:
     cdef Carrier carrier
     cdef Turn turn
     if table is None or c.extras.turn is not None or c.extras.passage is not None or (
-            c.request.marks_origin or needs_connection(c) or not table.known):
+            c.request.marks_origin or needs_connection(c) or not table.known
+            or c.request.tries == MOST_TRIES):
         return False
     key = make_key(&c.request.hop, c.pool_key())
     most = table.known.get(key)
@@ -364,7 +365,7 @@ cdef OriginStream take_stream(Client c):
 
 
 cdef bint may_ask_again(Client c) noexcept:
-    return (is_unread(c) and not has_responder(c.extras) and not c.up_open
+    return (is_unread(c) and c.extras.up is None and not c.up_open
             and c.relay.up.moved <= c.head.end)
 
 
@@ -377,7 +378,7 @@ cdef bint take_back(Client c) noexcept:
     cdef Block *sent = NULL
     cdef Block *rest
     cdef uint32_t n, more
-    if is_unread(c) and not has_responder(c.extras) and up.sink != NULL and not up.is_piped:
+    if is_unread(c) and c.extras.up is None and up.sink != NULL and not up.is_piped:
         sent = multiplexer().give_sent(&c.origin.sock)
     if sent == NULL:
         return False

@@ -6,6 +6,11 @@ from cutthrough.policy.hop cimport Hop
 # By value in Client, and zeroed between two requests, but for `rule`. Fields stand with the phase
 # that sets them, see phases; later phases read them. In C, because Cython has no bit-fields: flags and
 # small numbers are bits, and a connection at rest is 24 bytes smaller.
+cdef enum:
+    # How often a request is sent again that an origin of HTTP/2 has not read; the last time by a
+    # connection of its own, whose first stream it is
+    MOST_TRIES = 3
+
 cdef extern from *:
     """
     typedef struct {
@@ -13,13 +18,13 @@ cdef extern from *:
         int rule;
         uint32_t retry_s;
         uint16_t port, route, status, path_at, path_len, parting;
-        uint8_t method, final_recipient_outcome, hint, denied, acts, interim, ending;
+        uint8_t method, final_recipient_outcome, hint, denied, acts, ending;
         _Bool persistent : 1, is_tunnel : 1, has_upgrade : 1, for_origin : 1, can_retry : 1,
             awaits_100 : 1, is_tried : 1, address_dependent : 1, reported : 1, pinned : 1,
-            needs_opening : 1, acted : 1, stands_in : 1, dials : 1, retried : 1,
+            needs_opening : 1, acted : 1, stands_in : 1, dials : 1,
             resumes : 1, marks_origin : 1, origin_persistent : 1, closing : 1;
         unsigned minor : 4, host_kind : 2, narrowed : 2, recording_inside : 3, room : 3,
-            queued : 5, sides : 2;
+            queued : 5, sides : 2, interim : 6, tries : 3;
     } cutthrough_request;
     _Static_assert(sizeof(cutthrough_request) == 40, "a hole, or a field too many");
     """
@@ -68,12 +73,12 @@ cdef extern from *:
 
         # the way to the origin
         bint dials                          # no connection from the idle pool is good enough
-        bint retried
-        bint resumes                        # retried, and what was sent waits in the pump
+        unsigned tries                      # how often it was sent again
+        bint resumes                        # sent again, and what was sent waits in the pump
         bint marks_origin                   # its origin connection is not for other requests
 
         # send, and the response
-        uint8_t interim                     # 1xx heads seen
+        unsigned interim                    # 1xx heads seen
         bint origin_persistent              # may be pooled after this response
         bint closing                        # the connection ends after this response
         uint8_t ending                      # Outcome after DELIVER

@@ -35,10 +35,10 @@ from cutthrough.session.model.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN
 from cutthrough.session.model.framed_body cimport (
     FRAMED_FIELD_BYTES, MOST_FRAME, announce_frames, end_frames, frame_through, is_framing,
     put_frame)
-from cutthrough.session.model.origin_streams cimport may_ask_again, take_back
+from cutthrough.session.model.origin_streams cimport is_unread, may_ask_again, take_back
 from cutthrough.session.model.phase cimport PHASE_WAY
 from cutthrough.session.model.recording_mode cimport MUST_FIT
-from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.request cimport MOST_TRIES, Request
 from cutthrough.session.model.stamps cimport end_phase
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.transfer.filtering cimport filtering_of, is_held
@@ -108,9 +108,12 @@ cdef int read_some(Client c) except -1:
 
 cdef int on_no_response(Client c, int outcome, size_t held) except -1:
     """A pooled connection may die the moment it is used: the request is retried on a fresh
-    one if it cannot have acted twice (R19)."""
+    one if it cannot have acted twice (R19). An origin of HTTP/2 that ends its connection after
+    some requests refuses what came behind them, on a connection that many have waited for too."""
     cdef Request *r = &c.request
-    if not r.retried and held == 0 and r.interim == 0:
+    cdef unsigned int most = MOST_TRIES if is_unread(c) else 1
+    cdef bint again = False
+    if r.tries < most and held == 0 and r.interim == 0:
         if c.origin.reused and r.can_retry or may_ask_again(c) or goes_elsewhere(c):
             c.close_origin(False)
             stop_pump(&c.relay.up)
@@ -118,11 +121,12 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
             c.counted_up = 0
             drop_scan(&c.relay.up)
             start_pump(&c.relay.up, &c.sock, NULL, 0)
-            r.retried = True
+            again = True
         elif take_back(c):
             c.close_origin(False)
-            r.retried = r.resumes = True
-        if r.retried:
+            again = r.resumes = True
+        if again:
+            r.tries += 1
             c.context.counters.retried += 1
             end_phase(&c.stamps)            # the dead connection's time is no look-up's
             r.dials = True

@@ -323,6 +323,8 @@ cdef int end(Sluice s) except -1:
         if not s.ended:
             c.request.origin_persistent = False
         return c.complete()
+    c.extras.up = None                          # its bytes are the pump's, if they are sent again
+    s.pump.left = 0
     if not s.ended:
         c.request.persistent = False            # the rest of the body is no request (R6)
     c.up_open = False
