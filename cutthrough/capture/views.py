@@ -33,7 +33,7 @@ _BY_TYPE = (
     (re.compile(r"application/grpc\b|application/grpc[-+]", re.I), "grpc"),
     (re.compile(r"[/+.-](protobuf|proto)\b", re.I), "protobuf"),
     (re.compile(r"[/+.-](msgpack|messagepack)\b", re.I), "msgpack"),
-    (re.compile(r"[/+](x-)?(nd)?json\b", re.I), "json"),
+    (re.compile(r"[/+.-](nd)?json\b", re.I), "json"),
     (re.compile(r"application/x-www-form-urlencoded$|multipart/", re.I), "form"),
     (re.compile(r"(text/html|application/xhtml\+xml)$", re.I), "html"),
     (re.compile(r"[/+]xml$", re.I), "xml"))

@@ -23,10 +23,18 @@ MOST_COMPARED: Final = 16 << 20              # a recording: to mask and to match
 MOST_CHARACTER = 4                           # bytes of a character, in UTF-8 and UTF-16
 
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[^\r\n]*\r\n")
-_TEXT = re.compile(r"(text/|multipart/|message/|application/(.{0,200}[+/])?"
-                   r"(json|xml|javascript|ecmascript|x-ndjson|jsonl|json-seq|csp-report|"
-                   r"x-www-form-urlencoded|graphql|yaml|x-yaml|toml))|"
+_TEXT = re.compile(r"(text/|multipart/|message/|application/(.{0,200}[+./-])?"
+                   r"((nd)?json|xml|javascript|ecmascript|csp-report|"
+                   r"x-www-form-urlencoded|graphql|yaml|toml|"
+                   r"(mpegurl|jwt|jose|sdp|sql|sparql|n-triples)\b))|"
                    r".{0,200}\+(json|xml|yaml)\b", re.I)
+# Types with binary values in them, although a short message may be valid UTF-8; base64
+# is no text to search in
+_BINARY = re.compile(r"application/(.{0,200}[+./-])?(protobuf|proto|grpc-web-text|"
+                     r"msgpack|messagepack|cbor|bson|avro|thrift)\b", re.I)
+# No text has these, but that of a type of text: those of mimesniff, without the 0x1e of
+# sequences of JSON
+_CONTROL = re.compile("[\0-\x08\x0b\x0e-\x1a\x1c\x1d\x1f]")
 _CHARSET = re.compile(r";\s{0,9}charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.I)
 
 _MEDIA = re.compile(r"(image|audio|video|font)/(?!svg)", re.I)
@@ -222,8 +230,11 @@ def read_text(data: bytes, kind: str, *, whole: bool) -> Text | None:
     """The text, to look for secrets in it; None: it cannot be read as text.
 
     A byte order mark counts more than a charset. If the type is one of text, octets
-    beyond the charset are passed on. Another type is text if it is valid UTF-8. A NUL
-    is in no text: it may be UTF-16 under another name."""
+    beyond the charset are passed on. Another type is text if it is valid UTF-8 without
+    controls, and not known as binary: a login of protobuf is a few letters behind
+    numbers. A NUL is in no text: it may be UTF-16 under another name."""
+    if _BINARY.match(kind):
+        return None
     codec, errors = codec_of(kind), "surrogateescape"
     for mark, codec_of_mark in _MARKS:
         if data.startswith(mark):
@@ -242,7 +253,9 @@ def read_text(data: bytes, kind: str, *, whole: bool) -> Text | None:
             return None
         codec = "utf-8" if codec == "utf-8" else "latin-1"
         read = Text(data.decode(codec, errors), codec, errors)
-    return None if "\0" in read.text else read
+    if "\0" in read.text or (not is_text(kind) and _CONTROL.search(read.text)):
+        return None
+    return read
 
 
 def order_of(data: bytes, codec: str) -> str:

@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncIterator, Iterable
 
 from cutthrough.codings import CodingError, make_decoders
+from cutthrough.exchange.content import is_text
 from cutthrough.exchange.echoes import LEAST_COOKIE, Echoes, secrets_of
 from cutthrough.filters.flow import FRAMING, Flow, Headers, Request, Response
 from cutthrough.filters.stage import Stage, streams
@@ -28,8 +29,6 @@ BUDGET_S = 5.0
 # The proxy changes these itself, for filters of bodies
 _OURS = {*FRAMING, "accept-encoding", "via", "host", "content-encoding", "expect"}
 _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{LEAST_COOKIE},}}")
-_TEXT = re.compile(r"text/|application/(.*\+)?(json|xml|x-ndjson|jsonl|javascript|"
-                   r"x-www-form-urlencoded|graphql-response|problem)", re.I)
 
 Parts = set[tuple[str, str]]
 
@@ -122,7 +121,7 @@ class Added:
         """The same for the body; None: it is no text, or cannot be read. `others`: the
         filters of this body before it. If all of these wait for it, this one does."""
         headers = response.headers
-        if not _TEXT.match(headers.get("Content-Type", "text/") or "text/"):
+        if not is_text(headers.get("Content-Type") or "text/"):
             return None
         try:
             make_decoders(",".join(headers.get_all("Content-Encoding")))

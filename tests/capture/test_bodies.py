@@ -37,6 +37,20 @@ def test_a_text_is_text_and_anything_else_is_bytes():
     assert keep(b"a\0b").content == b"a\0b"
 
 
+@pytest.mark.parametrize("kind", [
+    "application/x-amz-json-1.1", "application/x-javascript", "application/x-xml",
+    "application/json5", "application/vnd.apple.mpegurl", "application/x-ndjson",
+    "application/vnd.a+json", "application/jwt"])
+def test_a_type_of_text_is_one_by_any_of_its_names(kind):
+    assert keep(b"abc", f"Content-Type: {kind}\r\n").content == "abc"
+
+
+@pytest.mark.parametrize("kind", [
+    "application/x-sqlite3", "application/vnd.wap.wbxml", "application/x-protobuf"])
+def test_a_name_with_letters_of_a_type_of_text_is_none(kind):
+    assert keep(b"abc", f"Content-Type: {kind}\r\n").content == b"abc"
+
+
 @pytest.mark.parametrize("charset", ["zlib", "hex", "rot13", "unknown", "utf-7"])
 def test_a_charset_is_no_way_to_other_codecs(charset):
     raw = zlib.compress(b"x" * 1000)

@@ -51,6 +51,11 @@ def test_json_is_indented_as_it_came():
         '      "d": "x, y: {"', "    }", "  ]", "}"]
 
 
+@pytest.mark.parametrize("kind", ["application/x-amz-json-1.1", "application/x-ndjson"])
+def test_json_is_indented_by_any_of_its_names(kind):
+    assert show('{"a":1}', kind) == ["{", '  "a": 1', "}"]
+
+
 def test_values_one_after_another_begin_lines():
     """Before, numbers of two lines became one number."""
     assert show('{"a":1}\n2\n3 "x"\n[]', "application/x-ndjson") == [

@@ -56,7 +56,9 @@ def repeat(conn):
         request = conn.read_request()
         said = {"authorization": request.get("Authorization"),
                 "target": request.target, "body": request.body.decode()}
-        kind = "text/event-stream" if "stream" in request.target else "application/json"
+        kind = ("text/event-stream" if "stream" in request.target else
+                "application/x-amz-json-1.1" if "aws" in request.target else
+                "application/json")
         text = json.dumps(said).encode()
         head = (f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nETag: \"1\"\r\n"
                 f"X-Said: {request.get('Authorization')}\r\n")
@@ -76,7 +78,7 @@ def bytes_on_disk(proxy, database):
                     ) + proxy.log_path.read_bytes() + proxy.stderr().encode()
 
 
-@pytest.mark.parametrize("path", ["/plain?x=1", "/stream?x=1"])
+@pytest.mark.parametrize("path", ["/plain?x=1", "/stream?x=1", "/aws?x=1"])
 def test_what_a_filter_adds_is_in_no_log_and_no_capture_and_its_echo_is_masked(
         start, make_origin, dial, database, path):
     origin, proxy = make_origin(repeat), start()

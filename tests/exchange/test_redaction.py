@@ -274,3 +274,30 @@ def test_utf_16_is_read_in_either_order(label, codec):
     data = "?token=s3cret&b=é\u3000".encode(codec)
     made = redactor(query=("token",)).content(data, f"text/plain; charset={label}")
     assert made.decode(codec) == "?token=[redacted]&b=é\u3000"
+
+
+# A login: field 1 is a name, field 2 a password
+LOGIN = b"\n\x05alice\x12\x06s3cret"
+
+
+@pytest.mark.parametrize(("data", "kind"), [
+    *((LOGIN, kind) for kind in (
+        "application/proto", "application/x-protobuf; messageType=a.Login",
+        "application/vnd.google.protobuf", "", "application/octet-stream")),
+    (b"\n$7f1d5ab4-0e55-4c3b-9d6a-9f6c50a5s3cret", "application/protobuf"),
+    (b"AAAAAA8KBWFsaWNlEgZzM2NyZXQ=", "application/grpc-web-text+proto"),
+    (b'"s3cret"', "application/x-msgpack"), (b"fs3cret", "application/cbor")])
+def test_a_binary_body_is_not_kept_if_it_is_utf_8_by_chance(data, kind):
+    """R79: a short message of protobuf has no octet beyond ASCII."""
+    with pytest.raises(Unreadable):
+        redactor(json=("$..password",)).content(data, kind)
+    assert redactor(body=()).content(data, kind) == data
+
+
+@pytest.mark.parametrize("kind", [
+    "application/json5", "application/vnd.a+json-seq", "application/x-amz-json-1.1",
+    "application/x-json"])
+def test_a_document_of_any_dialect_that_cannot_be_read_is_not_kept(kind):
+    """R79."""
+    with pytest.raises(Unreadable):
+        redactor(json=("$..password",)).content(b"// a\n{password: 's3cret'}", kind)

@@ -44,7 +44,7 @@ MOST_LEVELS = 4                              # of multipart bodies in each other
 
 _FORM = "application/x-www-form-urlencoded"
 # Types of JSON; bodies of other types may have it too
-_JSON = re.compile(r"[/+](json|x-ndjson|jsonl|json-seq|csp-report)\b", re.I)
+_JSON = re.compile(r"[/+.-]((nd)?json|csp-report)", re.I)
 # Types of a head with a body, such as in a batch of requests
 _MESSAGE = re.compile(r"(application|message)/http\b|message/(rfc822|global)\b", re.I)
 _BLANK = b"\xef\xbb\xbf \t\r\n\x1e"
