@@ -14,7 +14,21 @@ from cutthrough.exchange.redaction.members import MOST_TOKENS, Members
 from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
 
 SECRET = 's3cret " \\ é'
-DOCUMENT = json.dumps({"id": 1, "password": SECRET, "last": [2]})
+VALUES = {"id": 1, "password": SECRET, "last": [2]}
+DOCUMENT = json.dumps(VALUES)
+
+
+def escapes(text: str, form: str) -> str:
+    """As Django's `escapejs` (\\u%04X) and Closure's templates (\\x%02x) spell it."""
+    return "".join(form % ord(each) if each in "\\'\"><&=-;" else each for each in text)
+
+
+def references(text: str, form: str) -> str:
+    """As a template in HTML spells it: JSTL's `c:out`, ESAPI."""
+    return "".join(each if each.isalnum() or each in " é" else form % ord(each)
+                   for each in text)
+
+
 FORM = "application/x-www-form-urlencoded"
 EVENTS = "text/event-stream"
 
@@ -35,6 +49,29 @@ TEXTS = [
     (f"a=1&{quote(DOCUMENT)}&b=2", FORM), (f"a={quote(quote(DOCUMENT))}", FORM),
     (f"a={quote(json.dumps({'x': f'INFO {DOCUMENT}'}))}", FORM),
     (f"--b\r\n\r\nx{DOCUMENT}\r\n--b--", "multipart/mixed; boundary=b"),
+    (f"<p data-page=\"{references(DOCUMENT, '&#%03d;')}\">", "text/html"),
+    (f"<p data-page=\"{references(DOCUMENT, '&#x%x;')}\">", "text/html"),
+    (f"<p data-page=\"{html.escape(repr(VALUES))}\">", "text/html"),
+    *((f"x = JSON.parse('{escapes(text, form)}');", "text/html")
+      for text in (DOCUMENT, repr(VALUES), json.dumps({"a": DOCUMENT, "last": 1}))
+      for form in ("\\u%04X", "\\u%04x", "\\x%02x")),
+    (json.dumps({"log": f"x = '{escapes(DOCUMENT, chr(92) + 'u%04X')}'"}),
+     "application/json"),
+    (f"INFO {VALUES}\n", "text/plain"), (json.dumps({"log": f"INFO {VALUES}"}), ""),
+    (f"INFO {json.dumps(repr(VALUES))}\n", "text/plain"),
+    (f"x={quote(f'INFO {VALUES}')}", FORM),
+    ("{'password': \"it's s3cret\", 'last': 1}"[1:], "text/plain"),
+    ("INFO {'password': {\"it's\": ['s3cret']}, 'last': 1}", "text/plain"),
+    ("x = {password: 's3cret', last: 1}", "text/javascript"),
+    ('x = {a: 1,password : "a\\"s3cret", last: 1}', "text/javascript"),
+    ("a: 1\npassword: 's3cret'\nlast: 1", "application/yaml"),
+    ('mutation { login(password: "s3cret") { last } }', "application/graphql"),
+    ('mutation { login(password: """a "s3cret" """) { last } }', "application/graphql"),
+    (json.dumps({"query": 'mutation { login(password: "s3cret") { last } }'}),
+     "application/json"),
+    (json.dumps({"query": 'mutation { login(password:"""s3cret""") { last } }'}),
+     "application/json"),
+    (f"/graphql?query={quote(json.dumps({'last': 1, 'password': 's3cret'}))}", ""),
 ]
 
 
@@ -46,7 +83,7 @@ def redactor(*paths: str) -> Redactor:
 def test_a_value_goes_wherever_its_document_begins(text, kind):
     made = redactor().content(text.encode(), kind).decode()
     assert "s3cret" not in made and REDACTED in unquote(made)
-    assert "last" in made and len(made) < len(text)
+    assert "last" in made and len(made) < len(text) + len(REDACTED)
 
 
 @pytest.mark.parametrize(("value", "left"), [
@@ -60,7 +97,9 @@ def test_a_value_ends_where_it_ends(value, left):
 def test_what_a_path_does_not_name_stays():
     """In a document the whole path counts, in its strings too."""
     for text in ('{"password": 1}', json.dumps({"a": '{"password": 1}'}),
-                 'x{"passwords": 1, "x_password": 2}', "password: 1", '"password"'):
+                 'x{"passwords": 1, "x_password": 2}', "password: 1", '"password"',
+                 "x_password: 'a', passwords: 'b'", "a.password: 'a'", "'password'",
+                 "password: a.b('c')", '{"x": "a password: 1"}', "'password', '1'"):
         assert redactor().content(text.encode(), "text/plain") == text.encode()
 
 
@@ -74,7 +113,9 @@ def test_equal_values_have_equal_stand_ins():
     heard: list[str] = []
     members = Members({"password"}, lambda secret: heard.append(secret) or REDACTED)
     for text in (DOCUMENT, json.dumps(DOCUMENT), html.escape(DOCUMENT), quote(DOCUMENT),
-                 quote(quote(json.dumps(DOCUMENT)))):
+                 quote(quote(json.dumps(DOCUMENT))), references(DOCUMENT, "&#%d;"),
+                 escapes(DOCUMENT, "\\u%04X"),
+                 escapes(json.dumps(DOCUMENT), "\\x%02x")):
         members.redact(text.encode(), 10)
     assert set(heard) == {SECRET}
 
@@ -93,7 +134,9 @@ def test_any_value_in_any_number_of_strings(value, strings, quotes):
 @pytest.mark.parametrize("piece", [
     b"\\", b'"', b"%5c", b"%22", b"%25", b"&quot;", b'"password":', b'"password"', b" ",
     b'"password":{', b'"password":"', b"%22password%22%3a%7b", b"%22password%22%3a%22",
-    b"{", b"%5c" * 126 + b"%22"])
+    b"{", b"%5c" * 126 + b"%22", b"'", b"'password':", b"\\u0022password\\u0022:",
+    b"\\u005c", b"\\x22", b"&#000034;", b"password:'", b"password: ",
+    b"password:\"\"\"", b"'password':[\""])
 @pytest.mark.parametrize("before", [b"", b'"password":', b"%22password%22:%22"])
 def test_the_search_is_linear(before, piece):
     text = before + piece * ((1 << 20) // len(piece)) + b"password"
@@ -103,6 +146,18 @@ def test_the_search_is_linear(before, piece):
     except ValueError:
         pass
     assert time.process_time() - begin < 4
+
+
+@given(st.text(max_size=20), st.integers(0, 2), st.sampled_from((
+    repr, json.dumps)), st.sampled_from((
+        "&#%d;", "&#x%02x;", "&#x%04X;", "\\x%02x", "\\u%04X")))
+def test_any_value_in_a_template(value, strings, write, form):
+    text = write({"password": f"<s3cret{value}s3cret>", "z": 1})
+    for _ in range(strings):
+        text = json.dumps(text)
+    text = (references if form[0] == "&" else escapes)(text, form)
+    made = Members({"password"}, lambda secret: "-").redact(f"x {text}".encode(), 9)
+    assert b"s3cret" not in made and b"z" in made
 
 
 def test_a_value_of_too_many_marks_is_not_searched():

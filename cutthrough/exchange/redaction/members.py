@@ -4,7 +4,10 @@ frame of another protocol (`42["login", {"password": …}]`).
 Where such a document begins is not known, so the last key of a path counts, in whatever
 object it is: more is hidden than a path says. A key and its value are found as they
 are, as strings of JSON in each other have them (`\\"password\\"`), as HTML has them
-(`&quot;`), and percent-encoded at any depth.
+(`&quot;`, `&#034;`), as strings of a script have them (`\\u0022`, `\\x22`), and
+percent-encoded at any depth. A quotation mark may be an apostrophe, as in Python. A key
+without one is found if its value is a string: objects of scripts, arguments of GraphQL,
+YAML.
 
 The search is linear: no value is read twice, and each repetition is of characters, or
 bounded.
@@ -14,6 +17,7 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from cutthrough.exchange.redaction.spellings import unquoted_octets
@@ -46,20 +50,55 @@ class _Spelling(NamedTuple):
     end: bytes                               # of a number or a word
 
 
+_MOST_OF_SOLIDUS: Final = 24                 # octets of a spelling
+# In a string of a script, perhaps in other strings
+_ESCAPE: Final = rb"\\{1,16}+(?:u00|x)"
 _SPELLINGS: Final = (
-    _Spelling(rb"\\", rb'"', rb"[\[{]", rb"[\]}]", rb":", rb"\s*+", rb"[,\s\]}<]"),
-    _Spelling(rb"\\", rb"&(?:quot|#34|#x22);", rb"[\[{]", rb"[\]}]", rb":", rb"\s*+",
-              rb"[,\s\]}<\"]"),
-    _Spelling(rb"%%%s5c" % _HEX, rb"%%%s22" % _HEX, rb"(?:[\[{]|%%%s(?:5b|7b))" % _HEX,
+    _Spelling(rb"\\", rb"[\"']", rb"[\[{]", rb"[\]}]", rb":", rb"\s*+",
+              rb"[,\s\]}<]"),
+    _Spelling(rb"(?:\\|&(?:bsol|#0{0,6}92|#x0{0,6}5c);)",
+              rb"&(?:quot|apos|#0{0,6}3[49]|#x0{0,6}2[27]);",
+              rb"(?:[\[{]|&(?:lsqb|lbrack|lcub|lbrace|#0{0,6}(?:91|123)|"
+              rb"#x0{0,6}[57]b);)",
+              rb"(?:[\]}]|&(?:rsqb|rbrack|rcub|rbrace|#0{0,6}(?:93|125)|"
+              rb"#x0{0,6}[57]d);)",
+              rb"(?::|&(?:colon|#0{0,6}58|#x0{0,6}3a);)", rb"\s*+",
+              rb"(?:[,\s\]}<\"]|&(?:comma|#0{0,6}44|#x0{0,6}2c);)"),
+    _Spelling(_ESCAPE + b"5c", _ESCAPE + b"2[27]", rb"(?:[\[{]|%s[57]b)" % _ESCAPE,
+              rb"(?:[\]}]|%s[57]d)" % _ESCAPE, rb"(?::|%s3a)" % _ESCAPE, rb"\s*+",
+              rb"(?:[,\s\]}<\"']|%s(?:2c|[57]d))" % _ESCAPE),
+    _Spelling(rb"%%%s5c" % _HEX, rb"%%%s2[27]" % _HEX,
+              rb"(?:[\[{]|%%%s(?:5b|7b))" % _HEX,
               rb"(?:[\]}]|%%%s(?:5d|7d))" % _HEX, rb"(?::|%%%s3a)" % _HEX,
               rb"(?:[ +]|%%%s(?:20|09|0a|0d)){0,99}" % _HEX,
               rb"(?:[,&\s\]}]|%%%s(?:2c|5d|7d))" % _HEX))
+
+
+# Solidi that _run_begin knows
+_PLAIN: Final = (_SPELLINGS[0].solidus, _SPELLINGS[-1].solidus)
+# Behind a key without a mark: a string begins
+_LITERAL = re.compile(rb"\s{0,9}:\s*+(\\{0,127})([\"'])")
+# What may not stand before it: of a longer name, or of another spelling
+_IN_NAME = re.compile(rb"[\w$.\x80-\xff\"'\\-]")
+# An apostrophe, spelled
+_APOSTROPHES: Final = (b"'", b"apos;", b"39;", b"27;", b"27")
+_SCRIPTED = re.compile(r"\\{1,16}(?:u00|x)([0-9A-Fa-f]{2})")
+
+
+class _Value(NamedTuple):
+    begin: int
+    end: int
+    mark: bytes                              # of its string, or its key's
+    level: int                               # reverse solidi in it
 
 
 class _Compiled:
     """A spelling, for keys of these names."""
 
     def __init__(self, spelling: _Spelling, names: bytes) -> None:
+        self.is_script = spelling.solidus.startswith(_ESCAPE)
+        self.run_begin = _run_begin if spelling.solidus in _PLAIN else _run_begin_of(
+            spelling.solidus, self.is_script)
         has: dict[bytes, bytes] = {
             key.encode(): value for key, value in spelling._asdict().items()}
         has |= {b"names": names, b"run": rb"((?:%s){0,127})" % spelling.solidus}
@@ -89,30 +128,60 @@ class Members:
         in a document. Raises ValueError if there are more than `most`."""
         for spelling in self._spellings[0 if of_json else 1:]:
             if self._may_have(data, spelling):
-                data = self._redact(data, spelling, most)
-        return data
+                data = self._redact(data, _values(data, spelling, most), most)
+        return self._redact(data, self._literals(data), most) if of_json else data
 
     def may_be_in(self, data: bytes) -> bool:
-        return any(self._may_have(data, spelling) for spelling in self._spellings)
+        return self._may_have_any(data) or any(
+            self._may_have(data, spelling) for spelling in self._spellings)
 
     def are_in_strings(self, data: bytes) -> bool:
         """Has a document such members in its strings?"""
         plain = self._spellings[0]
-        return b"\\" in data and self._may_have(data, plain) and any(
-            _run_begin(data, key.start()) < key.start()
-            for key in plain.keys.finditer(data))
+        return (self._may_begin_by(data, b'\\"', b"'") and any(
+            key[1] == b"'" or _run_begin(data, key.start()) < key.start()
+            for key in plain.keys.finditer(data))) or next(
+                self._literals(data), None) is not None
+
+    # Looks that cost little.
 
     def _may_have(self, data: bytes, spelling: _Compiled) -> bool:
-        """A look that costs little."""
+        if spelling is self._spellings[0]:
+            return self._may_begin_by(data, b'"', b"'")
+        if spelling.is_script and not (b"\\u00" in data or b"\\x" in data):
+            return False
         return spelling.quote.search(data) is not None and (
-            spelling is self._spellings[-1] or b"\\u00" in data
-            or any(part in data for part in self._parts))
+            spelling is self._spellings[-1] or self._may_have_any(data))
 
-    def _redact(self, data: bytes, spelling: _Compiled, most: int) -> bytes:
+    def _may_have_any(self, data: bytes) -> bool:
+        return b"\\u00" in data or any(part in data for part in self._parts)
+
+    def _may_begin_by(self, data: bytes, *marks: bytes) -> bool:
+        """Is a name behind one of these marks?"""
+        return b"\\u00" in data or any(
+            mark + part in data for part in self._parts for mark in marks)
+
+    def _literals(self, data: bytes) -> Iterator[_Value]:
+        """Strings behind such a name without marks, and a colon."""
+        behind = 0
+        for start, match in sorted(
+                _behind_names(data, self._parts), key=itemgetter(0)):
+            if start < behind:
+                continue                     # inside the value of another
+            begin, mark, level = match.start(1), match[1] + match[2], len(match[1])
+            if data.startswith(b'"""', begin):           # of GraphQL, or Python
+                mark = b'"""'
+                behind = data.find(mark, begin + 3) + 3
+                behind = len(data) if behind < begin + 6 else behind
+            else:
+                behind = _string_end(
+                    data, match.end(), level, self._spellings[0], match[2])
+            yield _Value(begin, behind, mark, level)
+
+    def _redact(self, data: bytes, values: Iterator[_Value], most: int) -> bytes:
         pieces: list[bytes] = []
         at = 0
-        for number, (begin, end, mark, level) in enumerate(
-                _values(data, spelling, most)):
+        for number, (begin, end, mark, level) in enumerate(values):
             if number >= most:
                 raise ValueError("too many values")
             old = data[begin:end]
@@ -126,28 +195,28 @@ class Members:
         return b"".join([*pieces, data[at:]]) if pieces else data
 
 
-def _values(data: bytes, spelling: _Compiled, most: int
-            ) -> Iterator[tuple[int, int, bytes, int]]:
-    """(begin, end, quotation mark, reverse solidi in it) of each value. What does not
-    end goes to the end of the text."""
+def _values(data: bytes, spelling: _Compiled, most: int) -> Iterator[_Value]:
+    """What does not end goes to the end of the text."""
     behind = 0
     tokens = iter(range(MOST_TOKENS * most))
     for key in spelling.keys.finditer(data):
         begin = key.end()
         if key.start() < behind:
             continue                         # inside the value of another
-        run = _run_begin(data, key.start())
+        run = spelling.run_begin(data, key.start())
         level = _solidi(data[run:key.start()])
+        mark = data[run:key.end(1)]
         opening = spelling.opening_quote.match(data, begin)
         if opening and _solidi(opening[1]) == level:
-            behind = _string_end(data, opening.end(), level, spelling)
+            mark = opening[0]
+            behind = _string_end(data, opening.end(), level, spelling, mark)
         elif spelling.opening.match(data, begin):
             behind = _container_end(data, begin, level, spelling, tokens)
         else:
             end = spelling.end.search(data, begin)
             behind = end.start() if end else len(data)
         if behind > begin:
-            yield begin, behind, data[run:key.end(1)], level
+            yield _Value(begin, behind, mark, level)
 
 
 def _run_begin(data: bytes, at: int) -> int:
@@ -169,8 +238,44 @@ def _run_begin(data: bytes, at: int) -> int:
     return at
 
 
+def _run_begin_of(solidus: bytes, is_script: bool) -> Callable[[bytes, int], int]:
+    """As _run_begin, of solidi in references of HTML or escapes of a script."""
+    pattern = re.compile(rb"(?i:%s)" % solidus)
+
+    def run_begin(data: bytes, at: int) -> int:
+        for _ in range(127):
+            least = max(at - _MOST_OF_SOLIDUS, 0)
+            begin = max(data.rfind(b"\\", least, at), data.rfind(b"&", least, at))
+            while is_script and begin > least and data.endswith(b"\\", 0, begin):
+                begin -= 1
+            if begin < 0 or pattern.fullmatch(data, begin, at) is None:
+                break
+            at = begin
+        return at
+    return run_begin
+
+
 def _solidi(run: bytes) -> int:
-    return run.lower().count(b"5c") if run[:1] == b"%" else len(run)
+    if run[:1] == b"%" or (b"5c" in run[:22].lower() and b";" not in run):
+        return run.lower().count(b"5c")
+    return run.count(b"\\") + run.count(b";")
+
+
+def _behind_names(data: bytes, names: Iterable[bytes]
+                  ) -> Iterator[tuple[int, re.Match[bytes]]]:
+    """Where a name begins, with the match of _LITERAL behind it."""
+    for name in filter(None, names):
+        at = data.find(name)
+        while at >= 0:
+            end = at + len(name)
+            match = _LITERAL.match(data, end)
+            if match and (not at or _IN_NAME.match(data, at - 1) is None):
+                yield at, match
+            at = data.find(name, end)
+
+
+def _is_apostrophe(mark: bytes) -> bool:
+    return mark.lower().endswith(_APOSTROPHES)
 
 
 def _ends(solidi: int, level: int) -> bool:
@@ -180,9 +285,14 @@ def _ends(solidi: int, level: int) -> bool:
         (solidi + 1) % (level + 1) == 0 and (solidi + 1) // (level + 1) % 2 == 1)
 
 
-def _string_end(data: bytes, at: int, level: int, spelling: _Compiled) -> int:
+def _string_end(data: bytes, at: int, level: int, spelling: _Compiled, opening: bytes
+                ) -> int:
+    """`opening`: its mark. Another one is text."""
+    is_apostrophe = _is_apostrophe(opening)
     for mark in spelling.quote.finditer(data, at):
-        run = _run_begin(data, mark.start())
+        if _is_apostrophe(mark[0]) != is_apostrophe:
+            continue
+        run = spelling.run_begin(data, mark.start())
         solidi = _solidi(data[run:mark.start()])
         if _ends(solidi, level):
             return run if solidi < level else mark.end()
@@ -192,18 +302,20 @@ def _string_end(data: bytes, at: int, level: int, spelling: _Compiled) -> int:
 def _container_end(data: bytes, at: int, level: int, spelling: _Compiled,
                    tokens: Iterator[int]) -> int:
     """`tokens`: as many may be read. Raises ValueError."""
-    depth, in_string = 0, False
+    depth, string = 0, b""                   # the mark with which it has begun
     for token in spelling.tokens.finditer(data, at):
         if next(tokens, None) is None:
             raise ValueError("too many tokens")
         if token[1] is not None:
-            run = _run_begin(data, token.start())
+            if string and _is_apostrophe(token[1]) != _is_apostrophe(string):
+                continue
+            run = spelling.run_begin(data, token.start())
             solidi = _solidi(data[run:token.start()])
             if solidi < level:
                 return run                   # the string around it ends
             if _ends(solidi, level):
-                in_string = not in_string
-        elif not in_string:
+                string = b"" if string else token[1]
+        elif not string:
             depth += 1 if token[2] else -1
             if depth == 0:
                 return token.end()
@@ -217,6 +329,10 @@ def _read(data: bytes, mark: bytes, level: int, *, is_string: bool) -> str:
         return text
     if mark.endswith(b";"):
         text = html.unescape(text)
+    elif mark.endswith((b"22", b"27")) and mark[:1] == b"\\":
+        text = _SCRIPTED.sub(lambda match: chr(int(match[1], 16)), text)
+    if level == 0 and _is_apostrophe(mark):
+        text = text.replace("\\'", "'").replace('"', '\\"')
     for _ in range(_MOST_LEVELS if mark[:1] == b"%" else 0):
         plain = unquoted_octets(text.encode("utf-8", "surrogateescape"))
         if (decoded := plain.decode("utf-8", "surrogateescape")) == text:
