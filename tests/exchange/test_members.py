@@ -71,6 +71,8 @@ TEXTS = [
      "application/json"),
     (json.dumps({"query": 'mutation { login(password:"""s3cret""") { last } }'}),
      "application/json"),
+    (f"/graphql?query={quote(f'login(password: {json.dumps(SECRET)})')}&last", ""),
+    (f"/?last={quote(quote(f'login(a:1,password:{json.dumps(SECRET)})'))}", ""),
     (f"/graphql?query={quote(json.dumps({'last': 1, 'password': 's3cret'}))}", ""),
 ]
 

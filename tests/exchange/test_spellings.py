@@ -3,10 +3,13 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
+from urllib.parse import quote
 
 import pytest
 
 from cutthrough.exchange.redaction.spellings import Keys
+from cutthrough.log.hidden import hidden as shown
+from cutthrough.log.hidden import hide_keys
 from tests.support.memory import peak_of
 from tests.support.redaction import redactor
 
@@ -52,6 +55,36 @@ def test_an_encoded_ampersand_is_a_part_of_the_value_of_a_plain_pair(
 def test_a_value_ends_as_its_equals_sign_is_spelled(
         keys_of: Callable[..., Keys], text: bytes, value: bytes) -> None:
     assert hidden(keys_of("token"), text) == [value]
+
+
+@pytest.mark.parametrize("key", [
+    "user[token]", "user[x][token]", "user[token][]", "user[0][token][1]", "token[a]",
+    "user[Token]", "pin[code]", "pin[code][]", "a[token"])
+def test_a_key_of_a_record_is_one_in_each_place(
+        keys_of: Callable[..., Keys], key: str) -> None:
+    """R79. Rails, PHP and qs write records so."""
+    keys, value = keys_of("token", "pin[code]"), b"s3cret"
+    for spelled in (key, quote(key), quote(quote(key)),
+                    key.replace("[", "\\u005b").replace("]", "\\u005d")):
+        text = f"/?a=1&{spelled}=s3cret&b=2".encode()
+        assert hidden(keys, text) == [value], spelled
+        assert hidden(keys, text[2:], is_form=True) == [value], spelled
+    hide_keys(("token", "pin[code]"))
+    try:
+        assert b"s3cret" not in shown(f"/?{quote(key)}=s3cret&{key}=s3cret".encode())
+    finally:
+        hide_keys(())
+    part = (f'--b\r\nContent-Disposition: form-data; name="{key}"\r\n\r\ns3cret\r\n'
+            "--b--\r\n").encode()
+    assert b"s3cret" not in redactor(query=("token", "pin[code]")).content(
+        part, "multipart/form-data; boundary=b")
+
+
+def test_another_key_in_brackets_stays(keys_of: Callable[..., Keys]) -> None:
+    keys = keys_of("token", "pin[code]")
+    for text in (b"user[xtoken]=1", b"user[token_]=1", b"pin=1", b"code=1", b"pin[a]=1",
+                 b"[atoken]=1"):
+        assert hidden(keys, text, is_form=True) == []
 
 
 def test_no_level_of_encoding_makes_an_expression_as_long_as_itself(

@@ -78,6 +78,10 @@ _SPELLINGS: Final = (
 _PLAIN: Final = (_SPELLINGS[0].solidus, _SPELLINGS[-1].solidus)
 # Behind a key without a mark: a string begins
 _LITERAL = re.compile(rb"\s{0,9}:\s*+(\\{0,127})([\"'])")
+_QUOTED_LITERAL = re.compile(
+    rb"(?i:%(blank)s%(colon)s%(blank)s((?:%(solidus)s){0,127})(%(quote)s))" % {
+        key.encode(): value for key, value in _SPELLINGS[-1]._asdict().items()})
+_BEFORE_NAME = re.compile(rb"%(?:25){0,9}[0-9A-Fa-f]{2}\Z")
 # What may not stand before it: of a longer name, or of another spelling
 _IN_NAME = re.compile(rb"[\w$.\x80-\xff\"'\\-]")
 # An apostrophe, spelled
@@ -168,14 +172,14 @@ class Members:
                 _behind_names(data, self._parts), key=itemgetter(0)):
             if start < behind:
                 continue                     # inside the value of another
-            begin, mark, level = match.start(1), match[1] + match[2], len(match[1])
+            begin, mark, level = match.start(1), match[1] + match[2], _solidi(match[1])
             if data.startswith(b'"""', begin):           # of GraphQL, or Python
                 mark = b'"""'
                 behind = data.find(mark, begin + 3) + 3
                 behind = len(data) if behind < begin + 6 else behind
             else:
-                behind = _string_end(
-                    data, match.end(), level, self._spellings[0], match[2])
+                behind = _string_end(data, match.end(), level, self._spellings[
+                    0 if match.re is _LITERAL else -1], match[2])
             yield _Value(begin, behind, mark, level)
 
     def _redact(self, data: bytes, values: Iterator[_Value], most: int) -> bytes:
@@ -263,13 +267,14 @@ def _solidi(run: bytes) -> int:
 
 def _behind_names(data: bytes, names: Iterable[bytes]
                   ) -> Iterator[tuple[int, re.Match[bytes]]]:
-    """Where a name begins, with the match of _LITERAL behind it."""
+    """Where a name begins, with the string behind it: _LITERAL, _QUOTED_LITERAL."""
     for name in filter(None, names):
         at = data.find(name)
         while at >= 0:
             end = at + len(name)
-            match = _LITERAL.match(data, end)
-            if match and (not at or _IN_NAME.match(data, at - 1) is None):
+            match = _LITERAL.match(data, end) or _QUOTED_LITERAL.match(data, end)
+            if match and (not at or _IN_NAME.match(data, at - 1) is None or (
+                    _BEFORE_NAME.search(data[max(at - 24, 0):at]))):
                 yield at, match
             at = data.find(name, end)
 

@@ -25,12 +25,7 @@ from cutthrough.exchange.redaction.parts import (
     read_parts,
     redact_events,
 )
-from cutthrough.exchange.redaction.spellings import (
-    Keys,
-    name_of,
-    unquoted,
-    unquoted_octets,
-)
+from cutthrough.exchange.redaction.spellings import Keys, unquoted, unquoted_octets
 from cutthrough.exchange.user_information import without_user
 
 CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "set-cookie",
@@ -342,8 +337,7 @@ class Redactor:
             head = data[part.head:part.begin]
             new_head = self._fields_of(head)
             try:
-                if not part.is_plain or not self._keys.names.isdisjoint(
-                        map(name_of, part.names)):
+                if not part.is_plain or self._keys.are_in(part.names):
                     raise Unreadable
                 new = self._content(
                     old, part.kind or "text/plain", True, place.inner())

@@ -2,9 +2,10 @@
 fragment, a form, a URL as a value of another, a string of JSON, a page.
 
 A key is found in each spelling of some reader: percent-encoding at any depth
-(`%74oken`, `%2574oken`), escapes of JSON (`\\u0074oken`), any case, and the brackets
-that some languages append (`token[]`, `token[0]`). A value ends where it ends in the
-same spelling. If a value ends later than necessary, more is hidden than asked.
+(`%74oken`, `%2574oken`), escapes of JSON (`\\u0074oken`), any case, and with brackets:
+those that some languages append (`token[]`, `token[0]`), and those of a record around
+it (`user[token]`). A value ends where it ends in the same spelling. If a value ends
+later than necessary, more is hidden than asked.
 
 The search is one automaton of RE2, linear in the text. Python's re keeps each turn of a
 repeated group, in some 115 octets, until the match ends. So no text makes a repetition
@@ -27,9 +28,13 @@ _BLANK: Final = rb"(?:[ +]|%(?:25)*20){0,4}"
 _BRACKET: Final = (rb"(?:(?:\[|%(?:25)*5b|\\u005b)[^=&\s\"<>]{0,64}?"
                    rb"(?:\]|%(?:25)*5d|\\u005d))")
 _BRACKETS: Final = _BRACKET + rb"{0,4}"
+# Of a record: user[token]
+_CLOSING: Final = rb"(?:\]|%(?:25)*5d|\\u005d)?"
 _EQUALS: Final = rb"(?:=|%((?:25)*)3d|\\u003d|\\x3d|&#61;|&#x3d;|&equals;)"
 # Octets of a level of encoding: 20 times encoded. A value of a higher one ends later
 _MOST_LEVEL: Final = 40
+# Of a name of a part; what is behind them is one name
+_MOST_BRACKETS: Final = 16
 # Octets that are decoded at once: each piece takes up to 180 times its size
 _PIECE: Final = 16384
 
@@ -58,9 +63,16 @@ def _compile(pattern: bytes) -> Any:
     return re2.compile(pattern, options)
 
 
-def name_of(key: str) -> str:
-    """A key as it is compared: decoded, without brackets, in lower case."""
-    return unquote_plus(key).partition("[")[0].strip().lower()
+def names_of(key: str) -> Iterator[str]:
+    """A key as it is compared, decoded and in lower case: the whole, what is before
+    and behind each bracket, and in it."""
+    text = unquote_plus(key).strip().lower()
+    yield text
+    at = -1
+    for part in text.split("[", _MOST_BRACKETS):
+        at += len(part) + 1
+        yield text[:at].strip()
+        yield part.partition("]")[0].strip()
 
 
 def unquoted(text: str) -> str:
@@ -92,12 +104,17 @@ class Keys:
         spelled = b"|".join(
             b"".join(map(_escaped, name)) for name in sorted(self.names))
         self._search = _compile(
-            rb"(?i)%s%s(?:%s)%s%s%s" % (_BEFORE, _BLANK, spelled, _BRACKETS, _BLANK,
-                                        _EQUALS)) if self.names else None
+            rb"(?i)%s%s(?:%s)%s%s%s%s" % (
+                _BEFORE, _BLANK, spelled, _CLOSING, _BRACKETS, _BLANK, _EQUALS)
+            ) if self.names else None
         self._ends: dict[bytes, re.Pattern[bytes]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.names)
+
+    def are_in(self, names: Iterable[str]) -> bool:
+        """Is one of these fields of a form to be hidden?"""
+        return any(not self.names.isdisjoint(names_of(name)) for name in names)
 
     def values(self, text: bytes, *, is_form: bool = False
                ) -> Iterator[tuple[int, int]]:

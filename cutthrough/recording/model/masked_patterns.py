@@ -15,7 +15,7 @@ import msgspec
 from cutthrough.exchange.documents import canonical, read_json
 from cutthrough.exchange.redaction.documents import split_path
 from cutthrough.exchange.redaction.redactor import Redactor
-from cutthrough.exchange.redaction.spellings import name_of
+from cutthrough.exchange.redaction.spellings import names_of
 from cutthrough.recording.model.recording import Part, Pattern
 
 # Parts of a path; of a longer one nothing is kept
@@ -60,7 +60,8 @@ class PatternMasker:
         """The same object if nothing is removed."""
         if pattern.is_of_token:              # claims, and not the token
             return pattern
-        if pattern.key and name_of(pattern.key) in self._names.get(pattern.part, ()):
+        if pattern.key and not self._names.get(pattern.part, frozenset()).isdisjoint(
+                names_of(pattern.key)):
             if pattern.how in ("exact", "form") and not pattern.steps:
                 return _changed(pattern, value=self._value(pattern.value))
             return _changed(pattern, **_ANY, steps=())
