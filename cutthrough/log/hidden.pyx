@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""URLs of requests in lines of the log, without the values of configured keys (R81).
+"""URLs of requests in lines of the log, without the values of configured keys (R81), and of
+configured paths in JSON (R79): GET /graphql?variables={"password": …}.
 
 The keys and their spellings are those of exchange/redaction/spellings.py: any case,
-percent-encoding at any depth, brackets behind a key. It is C here, because each line has a URL;
+percent-encoding at any depth, brackets behind and around a key. It is C here, because each line has a URL;
 without keys, and without a URL's user information, a line costs one look for "@" more.
 """
 
 from libc.stdint cimport uint8_t
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp
 
 from cutthrough.exchange.user_information cimport may_have_user, user_at
 from cutthrough.log.text cimport Q_URL, Quote, put_escaped, put_text
@@ -18,16 +19,21 @@ cdef enum:
 
 # In lower case, UTF-8; a reload replaces the list
 cdef list KEYS = []
+# Removes values in JSON, of octets; None: no path is configured
+cdef object DOCUMENTS = None
 
 
-def hide_keys(names):
-    """From now on the values of these keys (lower case) are in no line."""
-    global KEYS
+def hide_keys(names, documents=None):
+    """From now on the values of these keys (lower case) are in no line, nor what
+    documents(octets) removes, which returns the octets to keep."""
+    global KEYS, DOCUMENTS
     KEYS = sorted({name.encode() for name in names})
+    DOCUMENTS = documents
 
 
 def hidden(bytes text not None):
     """The text as a line has it."""
+    text = without_members(text, len(text)) or text      # it may have become longer
     cdef bytearray buffer = bytearray(len(text) * 12 + 64)
     cdef char *begin = buffer
     cdef char *end = put_hidden(begin, text, len(text), Q_URL, begin + len(buffer) - 16)
@@ -36,10 +42,17 @@ def hidden(bytes text not None):
 
 cdef char *put_hidden(char *p, const char *data, size_t n, Quote quote, const char *last
                       ) except NULL:
-    cdef const char *end = data + n
-    cdef const char *at = data
+    cdef const char *end
+    cdef const char *at
     cdef const char *value
     cdef const char *value_end = NULL
+    cdef bytes line = None
+    if DOCUMENTS is not None and may_have_members(data, n):
+        # What is beyond the line's room need not be searched
+        line = without_members(data, min(n, <size_t>(last - p) + 1))
+        if line is not None:
+            data, n = line, len(line)
+    at, end = data, data + n
     if not KEYS and not may_have_user(data, n):
         return put_escaped(p, data, n, quote, last, True)
     while True:
@@ -51,6 +64,25 @@ cdef char *put_hidden(char *p, const char *data, size_t n, Quote quote, const ch
         p = put_escaped(p, at, value - at, quote, last - MARKED, False)
         p = put_text(p, b"[redacted]")
         at = value_end
+
+
+cdef inline bint may_have_members(const char *data, size_t n) noexcept:
+    """Has it a quotation mark, in some spelling?"""
+    return (memchr(data, 34, n) != NULL or memchr(data, 37, n) != NULL
+            or memchr(data, 39, n) != NULL or memchr(data, 92, n) != NULL)
+
+
+cdef bytes without_members(const char *data, size_t n):
+    """None: nothing is removed."""
+    cdef bytes text
+    if DOCUMENTS is None or not may_have_members(data, n):
+        return None
+    text = data[:n]
+    try:
+        made = DOCUMENTS(text)
+    except Exception:                   # no memory: nothing of it may be in the line
+        return b"[redacted]"
+    return None if made == text else made
 
 
 cdef const char *next_secret(const char *data, const char *at, const char *end,
@@ -136,6 +168,8 @@ cdef const char *key_end(const char *at, const char *end, bytes key, int *level)
         at = behind_character(at, end, text[i], &ignored)
         if at == NULL:
             return NULL
+    behind = behind_character(at, end, 93, &ignored)                 # ], of a record
+    at = at if behind == NULL else behind
     while True:
         behind = behind_character(at, end, 61, level)
         if behind != NULL:

@@ -1,13 +1,14 @@
 """A worker's parts of a generation, and how the next one takes its place (R73)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cutthrough.activity.watcher import Watcher
 from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
 from cutthrough.config.log_format import PEEKED, costly_codes
-from cutthrough.exchange.redaction.redactor import Options, Redactor
+from cutthrough.exchange.redaction.documents import Documents
+from cutthrough.exchange.redaction.redactor import Options, Redactor, hide
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
@@ -114,7 +115,9 @@ class Parts:
         prepared.on_commit(self._assign, sources, pacs)
         prepared.on_commit(hide_keys, {
             *config.redact_query, *config.capture_redact_query,
-            *config.recording_redact_query})
+            *config.recording_redact_query}, _find_members(
+                config.redact_json + config.capture_redact_json
+                + config.recording_redact_json))
         prepared.on_commit(self.gate.bound, config.collected_bodies)
         prepared.on_commit(self.tally.breakpoints.hide, Redactor(Options(
             fields=config.redact_fields + config.capture_redact_fields,
@@ -219,3 +222,8 @@ class Parts:
         self.tls.close()
         self.tls_parents.close()
         self.interception.close()
+
+
+def _find_members(paths: tuple[str, ...]) -> Callable[[bytes], bytes] | None:
+    """Removes the values at these paths in JSON from a line."""
+    return Documents(paths, hide).in_line if paths else None

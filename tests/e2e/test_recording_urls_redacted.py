@@ -51,10 +51,13 @@ def test_json_in_a_url_and_in_a_text(start, folder, make_origin, dial):
             "POST", origin.url(target), f"Content-Length: {len(text)}",
             "Content-Type: text/plain", body=text.encode()).status
 
-    with dial(start("record", config=config)) as client:
+    proxy = start("record", config=config)
+    with dial(proxy) as client:
         assert post(client, target, text) == 200
     wait_until(lambda: recorded(folder) == 1, "the recording")
     assert not [path for path in folder.iterdir() if b"s3cret" in path.read_bytes()]
+    (line,) = proxy.wait_log(1)              # the log has that redaction, too
+    assert line["url"].endswith("/f?x=%7B%22password%22%3A%22[redacted]%22%7D")
     run_verb(folder, "mode", "replay")
     with dial(start(config=config)) as client:
         asked = len(origin.requests)

@@ -1,12 +1,14 @@
 """URLs in lines of the log, without the values of configured keys (R81)."""
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.exchange.redaction.redactor import Options, Redactor
+from cutthrough.exchange.redaction.documents import Documents
+from cutthrough.exchange.redaction.redactor import Options, Redactor, hide
 from cutthrough.log.hidden import hidden, hide_keys
 
 KEYS = ("token", "api key")
@@ -51,6 +53,32 @@ def test_what_captures_hide_is_hidden(text: str) -> None:
     whole = f"/?{text}{secret}"
     if secret not in Redactor(Options(query=KEYS)).pairs(whole):
         assert secret.encode() not in hidden(whole.encode())
+
+
+DOCUMENT = '{"user": {"password": "s3cret"}, "a": 1}'
+
+
+@pytest.mark.parametrize("text", [
+    f"/graphql?variables={quote(DOCUMENT)}&a=1", f"/graphql?variables={DOCUMENT}",
+    f"/?a=1&x={quote(quote(DOCUMENT))}#a", "/?query=%7Ba%28password%3A%22s3cret%22%29"])
+def test_a_value_of_a_document_is_hidden(text: str) -> None:
+    """R79: the log has the redaction of captures."""
+    hide_keys(KEYS, Documents(("$..password",), hide).in_line)
+    for token in ("", "&token=s3cret"):
+        made = hidden(f"{text}{token}".encode())
+        assert b"s3cret" not in made and b"[redacted]" in made
+        assert made.startswith(text[:4].encode())
+    assert hidden(b"/?password=1&x=%22a%22") == b"/?password=1&x=%22a%22"
+    hide_keys(KEYS)
+    assert b"s3cret" in hidden(text.encode())
+
+
+def test_a_document_that_cannot_be_searched_goes_whole() -> None:
+    def fail(text: bytes) -> bytes:
+        raise MemoryError
+
+    hide_keys(KEYS, fail)
+    assert hidden(b'/?a="b"') == b"[redacted]" and hidden(b"/?a=b") == b"/?a=b"
 
 
 def test_a_line_without_keys_stays() -> None:
