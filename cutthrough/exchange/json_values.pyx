@@ -11,6 +11,7 @@ for bare words: NaN and Infinity are let pass. A path is a tuple of keys; "*" is
 import json
 
 from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memchr
 
 cdef enum:
     MOST_DEPTH = 1024
@@ -70,7 +71,8 @@ cdef class Paths:
 
 def find_values(bytes data not None, Paths paths, size_t most, bint all_escaped=False):
     """(begin, end, is_secret) of values, in order: of those at the paths, and of strings that may
-    have a document inside: they begin as it does, or with `all_escaped` have any reverse solidus.
+    have a document inside: they begin as it does, or with `all_escaped` have any reverse solidus
+    or apostrophe.
     Without paths: of these strings alone. Raises ValueError if the octets are no JSON, or if
     there are more than `most` values."""
     cdef const uint8_t *text = data
@@ -174,8 +176,8 @@ def find_values(bytes data not None, Paths paths, size_t most, bint all_escaped=
             continue
         if c == 34:
             at = string_end(text, at, size, &escaped)
-            if secret_at < 0 and escaped and (
-                    all_escaped or may_nest(text, begin + 1, at)):
+            if secret_at < 0 and (escaped and (all_escaped or may_nest(text, begin + 1, at)) or (
+                    all_escaped and memchr(text + begin, 39, at - begin) != NULL)):
                 add(values, begin, at, False, most)
         else:
             while at < size and is_word(text[at]):
