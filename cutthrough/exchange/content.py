@@ -13,6 +13,7 @@ some of which are quadratic (R65).
 
 import functools
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from cutthrough.codings import CodingError, make_decoders
@@ -118,6 +119,13 @@ class Text(NamedTuple):
 
     def octets(self, text: str) -> bytes:
         return text.encode(self.codec, self.errors)
+
+    def changed(self, data: bytes, change: Callable[[bytes], bytes]) -> bytes:
+        """The octets, with what `change` makes of the text in UTF-8."""
+        errors = (self.errors if self.errors == "surrogateescape" else "surrogatepass")
+        text = self.text.encode("utf-8", errors)
+        changed = change(text)
+        return data if changed == text else self.octets(changed.decode("utf-8", errors))
 
 
 def read_chunks(raw: bytes) -> tuple[bytes, bool, bytes]:
@@ -260,11 +268,24 @@ def read_text(data: bytes, kind: str, *, whole: bool) -> Text | None:
 
 def order_of(data: bytes, codec: str) -> str:
     """Of UTF-16 without a mark the order of most octets: RFC 2781 and the WHATWG have
-    different ones, and in the wrong one each text is another."""
+    different ones, and in the wrong one each text is another. Other characters may
+    outnumber those of a secret: see in_other_order."""
     if not codec.startswith("utf-16"):
         return codec
     first, second = data[::2].count(0), data[1::2].count(0)
     return codec if first == second else "utf-16-be" if first > second else "utf-16-le"
+
+
+def in_other_order(data: bytes, read: Text, *, whole: bool) -> Text | None:
+    """What a reader of the other order of UTF-16 sees, if there is no mark; None:
+    there is one order, or no such text."""
+    if not read.codec.startswith("utf-16") or read.text.startswith("\ufeff"):
+        return None
+    codec = "utf-16-be" if read.codec == "utf-16-le" else "utf-16-le"
+    try:
+        return Text(_decode(data, codec, whole), codec)
+    except UnicodeError:
+        return None
 
 
 def _decode(data: bytes, codec: str, whole: bool) -> str:

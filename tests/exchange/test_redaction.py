@@ -276,6 +276,24 @@ def test_utf_16_is_read_in_either_order(label, codec):
     assert made.decode(codec) == "?token=[redacted]&b=é\u3000"
 
 
+@pytest.mark.parametrize("codec", ["utf-16-be", "utf-16-le"])
+@pytest.mark.parametrize("text", ['x {"password": "s3cret"}', "/?token=s3cret&a=1",
+                                  '{"password": "s3cret"}'])
+def test_no_other_characters_hide_a_secret_of_utf_16(codec, text):
+    """R79. Most octets of these letters have the other order's zeros."""
+    other = "\u3100" if codec == "utf-16-le" else "\x31\u3131"
+    made = redactor(query=("token",), json=("$..password",))
+    for more in (other * 200, "\u0100" * 200, "\u3100\u0100" * 100):
+        data = f"{text} {more}".encode(codec)
+        try:
+            kept = made.content(data, "text/plain; charset=utf-16")
+        except Unreadable:
+            continue
+        assert "s3cret".encode(codec) not in kept
+    plain = "a=1 é\u3000\u3100\u4e00".encode(codec)
+    assert made.content(plain, "text/plain; charset=utf-16") == plain
+
+
 # A login: field 1 is a name, field 2 a password
 LOGIN = b"\n\x05alice\x12\x06s3cret"
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from cutthrough.exchange.content import Text, is_media, is_text, read_text
+from cutthrough.exchange.content import in_other_order, is_media, is_text, read_text
 from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.heads import Names
 from cutthrough.exchange.redaction.documents import Documents
@@ -192,7 +192,11 @@ class Redactor:
             return self._octets(data, whole)
         if read.codec == "utf-8":
             return self._text(data, kind, whole)
-        return _through_utf8(read, data, lambda text: self._text(text, kind, whole))
+        other = in_other_order(data, read, whole=whole)
+        if other and other.changed(
+                data, lambda text: self._text(text, "", whole)) != data:
+            raise Unreadable                 # for one of both readers it has a secret
+        return read.changed(data, lambda text: self._text(text, kind, whole))
 
     def _octets(self, data: bytes, whole: bool) -> bytes:
         """A body of no text. Raises Unreadable."""
@@ -435,10 +439,3 @@ def _on_octets(redact: _OnOctets, text: str) -> str:
     redacted = redact(data)
     return text if redacted is data or redacted == data else redacted.decode(
         "utf-8", "surrogatepass")
-
-
-def _through_utf8(read: Text, data: bytes, redact: _OnOctets) -> bytes:
-    errors = "surrogateescape" if read.errors == "surrogateescape" else "surrogatepass"
-    text = read.text.encode("utf-8", errors)
-    redacted = redact(text)
-    return data if redacted == text else read.octets(redacted.decode("utf-8", errors))
