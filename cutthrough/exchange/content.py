@@ -38,6 +38,9 @@ _BINARY = re.compile(r"application/(.{0,200}[+./-])?(protobuf|proto|grpc-web-tex
 _CONTROL = re.compile("[\0-\x08\x0b\x0e-\x1a\x1c\x1d\x1f]")
 _CHARSET = re.compile(r";\s{0,9}charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.I)
 
+# Messages with heads: a batch of requests, whose parts are of any type
+_HEADED = re.compile(r"(application|message)/http\b|multipart/(?!form-data|byteranges|"
+                     r"alternative|x-mixed-replace)", re.I)
 _MEDIA = re.compile(r"(image|audio|video|font)/(?!svg)", re.I)
 _SIGNATURE = re.compile(
     rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|GIF8[79]a|RIFF....(WEBP|WAVE|AVI )|"
@@ -193,6 +196,12 @@ def codec_of(kind: str) -> str:
 def is_text(kind: str) -> bool:
     """Is this media type one of text, of whatever charset?"""
     return _TEXT.match(kind) is not None
+
+
+@functools.lru_cache(256)
+def has_heads(kind: str) -> bool:
+    """May a body of this media type have heads of HTTP, with credentials?"""
+    return _HEADED.match(kind) is not None
 
 
 def is_media(data: bytes, kind: str) -> bool:

@@ -14,7 +14,7 @@ import functools
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
 from cutthrough.exchange.search import Words, has_any
@@ -59,6 +59,15 @@ def secrets_of(name: str, value: str) -> Iterator[str]:
     yield rest
     if scheme[0].strip().lower() == "basic":
         yield from _of_basic(rest)
+
+
+def secrets_in(head: str, names: Container[str]) -> Iterator[str]:
+    """Of the fields of these names in a head behind a first line."""
+    for line in head.replace("\r", "").replace("\n ", " ").replace("\n\t", " ").split(
+            "\n")[1:]:
+        name, _, value = line.partition(":")
+        if (kind := name.strip().lower()) in names:
+            yield from secrets_of(kind, value.strip())
 
 
 def _of_basic(text: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from libc.string cimport memchr
 from posix.strings cimport strncasecmp
 from cutthrough.exchange.search cimport has_part
 from cutthrough.tape.texts cimport Text, is_ascii
-from cutthrough.exchange.content import codec_of
+from cutthrough.exchange.content import codec_of, has_heads
 
 cdef enum:
     MOST_KINDS = 1000               # media types that are known
@@ -18,7 +18,7 @@ cdef enum:
 
 cdef size_t NOT_SAID = SIZE_MAX
 
-cdef dict _KINDS = {}               # is it UTF-8, by the field's value
+cdef dict _KINDS = {}               # is it UTF-8 without heads, by the field's value
 
 cdef const char *CODING = "content-encoding"
 cdef const char *KIND = "content-type"
@@ -94,7 +94,8 @@ cdef bint is_utf8(bytes field) except -1:
     answer = _KINDS.get(field)
     if answer is None:
         name, colon, kind = field.decode("latin-1").partition(":")
-        answer = bool(colon) and not name.strip(" \t") and codec_of(kind.strip()) == "utf-8"
+        answer = bool(colon) and not name.strip(" \t") and (
+            codec_of(kind.strip()) == "utf-8" and not has_heads(kind.strip()))
         if len(_KINDS) >= MOST_KINDS:
             _KINDS.clear()
         _KINDS[field] = answer

@@ -237,9 +237,7 @@ cdef class Assembly:
             raw_up = raw_up if traced is None else text_of(traced)
         up, down = raw_up, raw_down
         redactor = self._redactor
-        heard = None
-        if self._reads_bodies:
-            heard = redactor.heard = []
+        heard = redactor.heard = []
         # Most heads go as they are, but for values of fields, and need no object
         up_text = down_text = down_head = None
         if (end.origin_http or self._reads_urls or may_have_user(up.data, up.n) or may_have_user(
@@ -259,8 +257,7 @@ cdef class Assembly:
                 Transferred(b"".join(parts.up or ()), end.body_up,
                             flags & end_record.UP_CHUNKED != 0, flags & end_record.UP_CUT != 0),
                 latin1_of(raw_up), redactor, of_request=True)
-        if heard is not None:
-            redactor.heard = None
+        redactor.heard = None
         if texts[<int>end_record.T_ADDED].n:
             heard = (heard or []) + latin1_of(texts[<int>end_record.T_ADDED]).split("\n")
         n_values = self._names.find(raw_up.data, raw_up.n, values)

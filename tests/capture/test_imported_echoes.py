@@ -43,6 +43,22 @@ def test_an_archive(echo):
         assert TOKEN in repr(row(data, keep=True))
 
 
+@pytest.mark.parametrize("encoding", [None, "base64"])
+def test_a_batch_in_an_archive(encoding):
+    """R59. Credentials of the requests in it were kept."""
+    text = (f"--b\r\n\r\nGET / HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\né\r\n"
+            "--b--")
+    kind, more = "multipart/mixed; boundary=b", {}
+    if encoding:
+        text, more = base64.b64encode(text.encode()).decode(), {"encoding": encoding}
+    data = archive(entry(response=response(
+        headers=[{"name": "Content-Type", "value": kind}],
+        content=content(text, mimeType=kind, **more))))
+    assert TOKEN not in repr(row(data))
+    kept = row(data, keep=True)["response_body"]
+    assert TOKEN in (kept.decode() if isinstance(kept, bytes) else kept)
+
+
 def test_messages_of_a_websocket():
     one = entry(request=request(headers=HEADERS), _webSocketMessages=[
         {"type": "receive", "time": 1.5, "opcode": 1, "data": f"hello {TOKEN}"}])

@@ -15,6 +15,7 @@ LINES = st.lists(st.one_of(
     st.sampled_from([
         "Content-Type: text/plain", "content-type:application/json; charset=utf-8",
         "Content-Type: text/html; charset=ISO-8859-1", "Content-Type : text/plain",
+        "Content-Type: application/http", "Content-Type:multipart/mixed; boundary=b",
         "Content-Type: image/png", "Content-Type:", "Content-Typed: image/png",
         "Content-Type: application/octet-stream", "Content-Encoding: gzip",
         "Content-Encoding: identity", "Content-Length: 5", "Content-Length:5",
@@ -23,7 +24,8 @@ LINES = st.lists(st.one_of(
     st.builds("Content-{}:{}".format, st.sampled_from(["Type", "Length", "Encoding"]),
               st.text("tex/;=uf-8 \t5", max_size=12))), max_size=4)
 BODIES = st.one_of(
-    st.just(b""), st.just(b"hello"), st.just(f"it is {SECRET}".encode()),
+    st.just(b""), st.just(b"hello"), st.just(b"GET / HTTP/1.1\r\nCookie: a=1\r\n\r\n"),
+    st.just(f"it is {SECRET}".encode()),
     st.just("hellö".encode()), st.just(b"\xff\xfe"), st.just(b"a\0b"),
     st.binary(max_size=12), st.text("ab5", max_size=12).map(str.encode))
 

@@ -2,6 +2,7 @@
 R100)."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,36 @@ def test_a_long_field_of_a_part_is_not_read(value: bytes) -> None:
 
 
 MESSAGE = ("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nCookie: a\r\n{field}\r\n{body}")
+
+
+@pytest.mark.parametrize("kind", ["multipart/mixed; boundary=b", "multipart/related",
+                                  "application/http; version=1.1", "message/http"])
+@pytest.mark.parametrize("options", [{}, {"json": ("$..password",)}])
+def test_credentials_of_messages_go_without_being_asked(
+        kind: str, options: dict[str, Any]) -> None:
+    """R59. A body was looked at only if keys, paths or expressions were configured."""
+    begin = "--b\r\nContent-Type: application/http\r\n\r\n" if "b" in kind[10:] else ""
+    end = "\r\n--b--\r\n" if begin else ""
+    data = (f"{begin}POST /a HTTP/1.1\r\nauthorization : Bearer s3cret\r\n"
+            "X-Own: s3cret\r\nCookie: a=s3cret;\r\n b=s3cret\r\nX: \xe9\r\n\r\n"
+            f"plain{end}").encode("latin-1")
+    made = redactor(fields=("x-own",), **options)
+    made.heard = []
+    try:
+        kept = made.content(data, kind)
+    except Unreadable:                       # multipart without a boundary
+        assert options
+        return
+    assert b"s3cret" not in kept and b"X: \xe9\r\n\r\nplain" in kept
+    assert {"Bearer s3cret", "s3cret"} <= {*made.heard}
+    assert redactor(credentials=True).content(data, kind) == data
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=b", "text/plain",
+                                  "message/rfc822", "application/json"])
+def test_lines_of_other_bodies_stay(kind: str) -> None:
+    data = b"--b\r\n\r\nCookie: a=s3cret\r\n--b--\r\n"
+    assert redactor().content(data, kind) == data
 
 
 @pytest.mark.parametrize(("kind", "field", "body"), [

@@ -139,6 +139,26 @@ def test_a_fault_of_rows_is_logged_if_a_recording_can_be_made(recorder, caplog):
         "a recording's row was made the long way: LookupError"] * 2
 
 
+BATCH = "multipart/mixed; boundary=b"
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_batch_has_no_credentials_either_way(is_up):
+    """R59. Without keys of bodies: it was kept as it came."""
+    body = (b"--b\r\nContent-Type: application/http\r\n\r\nGET /a HTTP/1.1\r\n"
+            b"Authorization: Bearer s3cret-token\r\nX-Key: s3cret\r\n\r\n\r\n--b--\r\n")
+    kind = f"\r\nContent-Type: {BATCH}\r\n\r\n"
+    ask = GET.replace("GET", "POST").replace("\r\n\r\n", kind if is_up else "\r\n\r\n")
+    answer = "HTTP/1.1 200 OK\r\n\r\n"
+    one = taped(up_head=ask, up=body, up_bytes=len(body),
+                down=(b"you are s3cret-token",)) if is_up else taped(
+        answer.replace("\r\n\r\n", kind), up_head=ask, down=(body,))
+    batch = Batch(len(VALUES))
+    assert RowMaker(MASKER, batch).add(one) == "bodies are redacted"
+    assert b"s3cret" not in msgspec.msgpack.encode(
+        MASKER.recording(make_recording(one)))
+
+
 @pytest.mark.parametrize("redaction", [
     Redaction(query=("y",)), Redaction(json=("a",)), Redaction(body=("h.llo",))])
 def test_if_bodies_are_redacted_no_row_is_made(redaction):

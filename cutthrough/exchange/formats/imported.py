@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from cutthrough.exchange.columns import COLUMNS, FINGERPRINTS
+from cutthrough.exchange.content import has_heads
 from cutthrough.exchange.echoed import echoes_of, without
 from cutthrough.exchange.echoes import Echoes
-from cutthrough.exchange.flow import Fields
+from cutthrough.exchange.flow import Fields, find
 from cutthrough.exchange.messages import KINDS, MOST_MESSAGES, show
 from cutthrough.exchange.messages import Message as Shown
 from cutthrough.exchange.redaction.redactor import (
@@ -146,8 +147,9 @@ def make_row(exchange: Exchange, redactor: Redactor) -> tuple[Any, ...]:
             f"{version_of(exchange.response)} {exchange.status:03} "
             f"{clean(exchange.reason_phrase)}",
             exchange.response.fields)
-    cut_body(exchange.request)
-    cut_body(exchange.response)
+    for message in (exchange.request, exchange.response):
+        cut_body(message)
+        hide_heads(message, redactor)
     echoes = echoes_of(exchange.request.fields, redactor)
     if echoes is not None:
         response_head = response_head and echoes.text(response_head)
@@ -328,6 +330,15 @@ def cut_body(message: Message) -> None:
         body = body[:MOST_BODY]
         message.state = message.state or "truncated"
     message.body = body
+
+
+def hide_heads(message: Message, redactor: Redactor) -> None:
+    """Removes the credentials of a batch of requests, as capture does."""
+    kind, body = find(message.fields, "content-type"), message.body
+    if body and has_heads(kind):
+        data = body.encode() if isinstance(body, str) else body
+        made = redactor.content(data, kind)
+        message.body = made.decode() if isinstance(body, str) else made
 
 
 def cut_echoes(message: Message, echoes: Echoes) -> None:

@@ -12,9 +12,17 @@ from urllib.parse import quote
 
 import msgspec
 
-from cutthrough.exchange.content import in_other_order, is_media, is_text, read_text
+from cutthrough.exchange.content import (
+    has_heads,
+    in_other_order,
+    is_media,
+    is_text,
+    read_text,
+)
+from cutthrough.exchange.echoes import secrets_in
 from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.heads import Names
+from cutthrough.exchange.redaction.beginnings import BEGIN, CALL, JSON, QUOTED
 from cutthrough.exchange.redaction.documents import Documents
 from cutthrough.exchange.redaction.members import has_members
 from cutthrough.exchange.redaction.parts import (
@@ -38,24 +46,9 @@ MOST_MATCH = 4096                            # octets of one that a cut body may
 MOST_LEVELS = 4                              # of multipart bodies in each other
 
 _FORM = "application/x-www-form-urlencoded"
-# Types of JSON; bodies of other types may have it too
-_JSON = re.compile(r"[/+.-]((nd)?json|csp-report)", re.I)
 # Types of a head with a body, such as in a batch of requests
 _MESSAGE = re.compile(r"(application|message)/http\b|message/(rfc822|global)\b", re.I)
 _BLANK = b"\xef\xbb\xbf \t\r\n\x1e"
-# The start of a document, behind a guard against its use as a script
-_BEGIN = re.compile(
-    rb"[\xef\xbb\xbf\s\x1e]*+(?:\)\]\}'?,?|while\s?\((?:1|true)\);|for\s?\(;;\);|"
-    rb"&&&[A-Z]{1,20}&&&|throw\s[^\[{\"\r\n]{1,60})?\s*+[\[{]")
-# Behind the bracket of a document, and not in a form
-_QUOTED = re.compile(rb"\s*+[\"\[{]")
-# The start of a script: a call of a function with a document (JSONP), perhaps behind
-# comments and a look whether the function is there
-_NAME = rb"[\w.$]{1,100}(?:\[[\"'][\w.$-]{1,100}[\"']\])?\s*+"
-_CALL = re.compile(
-    rb"(?:[\xef\xbb\xbf\s;]*+(?:/\*[^*]{0,200}\*/|//[^\r\n]{0,200}[\r\n])){0,9}"
-    rb"[\xef\xbb\xbf\s;]*+(?:(?:typeof\s++)?%s(?:===?\s*+[\"']function[\"']\s*+)?&&\s*+)?"
-    rb"%s\(\s*+(?=[\[{])" % (_NAME, _NAME))
 # A form's value, perhaps a document
 _DOCUMENT = re.compile(
     rb"(?i)[+\s]*+(?:%(?:20|09|0a|0d|ef%bb%bf)[+\s]*+){0,999}(?:[\[{]|%7b|%5b)")
@@ -169,7 +162,9 @@ class Redactor:
     def content(self, data: bytes, kind: str, *, whole: bool = True) -> bytes:
         """A body without codings; the same object if nothing is removed. Raises
         Unreadable."""
-        if not self.reads_bodies or not data:
+        if not self.reads_bodies:
+            return self._heads_in(data) if has_heads(kind) else data
+        if not data:
             return data
         try:
             return self._end(self._content(data, kind, whole, outermost()), whole)
@@ -223,14 +218,14 @@ class Redactor:
 
     def _json(self, data: bytes, kind: str, whole: bool, *, is_form: bool = False
               ) -> bytes:
-        begin = _BEGIN.match(data)
+        begin = BEGIN.match(data)
         # `curl -d` says of JSON, too, that it is a form
-        if begin and (not is_form or _QUOTED.match(data, begin.end())):
+        if begin and (not is_form or QUOTED.match(data, begin.end())):
             at = begin.end() - 1
             return data[:at] + self._document(data[at:], whole)
-        if _JSON.search(kind):
+        if JSON.search(kind):
             return self._document(data, whole)
-        if call := _CALL.match(data):
+        if call := CALL.match(data):
             return self._called(data, call.end(), whole)
         return self._documents_in_form(data, whole) if is_form else self._within(data)
 
@@ -315,7 +310,7 @@ class Redactor:
             begin, end = line.span()
             if field := _FIELD.match(lines, begin, end):
                 begin = field.end()
-            elif _BEGIN.match(lines, begin) or _CALL.match(lines, begin):
+            elif BEGIN.match(lines, begin) or CALL.match(lines, begin):
                 end = len(lines)
             else:
                 continue
@@ -354,7 +349,21 @@ class Redactor:
 
     def _fields_of(self, head: bytes) -> bytes:
         """Those of a part."""
-        return self.head(f"\n{head.decode('latin-1')}")[1:].encode("latin-1")
+        return self._inner_head(f"\n{head.decode('latin-1')}")[1:].encode("latin-1")
+
+    def _inner_head(self, head: str) -> str:
+        made = self.head(head)
+        if self.heard is not None and made != head:
+            self.heard += secrets_in(head, self._fields)
+        return made
+
+    def _heads_in(self, data: bytes) -> bytes:
+        """All lines of a batch as those of a head: no part of it is read."""
+        text = f"\n{data.decode('latin-1')}"
+        made = self.names.replace(text)
+        if self.heard is not None and made != text:
+            self.heard += secrets_in(text, self._fields)
+        return data if made == text else made[1:].encode("latin-1")
 
     def _message(self, data: bytes, whole: bool, place: Nesting) -> bytes:
         if place.level > MOST_LEVELS:
@@ -372,7 +381,7 @@ class Redactor:
                 body = self._content(body, kind, whole, place.inner())
             except Unreadable:
                 body = self._whole(body) if body else body
-            pieces += [self.head(head).encode("latin-1"), body]
+            pieces += [self._inner_head(head).encode("latin-1"), body]
         return b"".join(pieces)
 
     def _whole(self, data: bytes) -> bytes:

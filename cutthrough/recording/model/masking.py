@@ -21,7 +21,7 @@ from operator import itemgetter
 import msgspec
 
 from cutthrough.codings import CodingError
-from cutthrough.exchange.content import inflate
+from cutthrough.exchange.content import has_heads, inflate
 from cutthrough.exchange.redaction.redactor import (
     CREDENTIALS,
     REDACTED,
@@ -93,8 +93,8 @@ class Masker:
         self._key = key if redaction.hashed else b""
         self._names = frozenset((*CREDENTIALS, *redaction.fields))
         self._redactor = Redactor(
-            Options(query=redaction.query, json=redaction.json, body=redaction.body),
-            self.value, keeps_octets=True)
+            Options(fields=redaction.fields, query=redaction.query, json=redaction.json,
+                    body=redaction.body), self.value, keeps_octets=True)
         self._patterns = PatternMasker(
             self._names, frozenset(redaction.query), redaction.json, self._redactor,
             self.value)
@@ -121,7 +121,7 @@ class Masker:
         fields = self.fields(request.fields)
         path = self.line(request.path)
         query, body = self._redactor.query(request.query), request.body
-        if body and self.reads_bodies:
+        if body and (self.reads_bodies or has_heads(find(fields, "content-type"))):
             body, fields = self._coded(body, fields)
         if fields is request.fields and body == request.body and (
                 path == request.path and query == request.query):
@@ -161,7 +161,7 @@ class Masker:
 
     def response(self, response: Response) -> Response:
         fields, chunks = self.fields(response.fields), response.chunks
-        if chunks and self.reads_bodies:
+        if chunks and (self.reads_bodies or has_heads(find(fields, "content-type"))):
             whole = response.body
             body, fields = self._coded(whole, fields)
             if body != whole:
@@ -250,7 +250,7 @@ class Masker:
         try:
             plain = body if coding in ("", "identity") else inflate(body, coding)
         except CodingError:
-            masked = self._stand_in(body)
+            masked = self._stand_in(body) if self.reads_bodies else body
         else:
             masked = self._plain(plain, find(fields, "content-type"))
             if masked == plain:

@@ -18,7 +18,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 from msgspec.msgpack import Encoder
 
-from cutthrough.exchange.content import join_chunks
+from cutthrough.exchange.content import has_heads, join_chunks
 from cutthrough.tape.batch cimport BLOB, TEXT, Batch
 from cutthrough.tape.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
 from cutthrough.tape.taped cimport Taped
@@ -68,7 +68,7 @@ cdef class _Known:
     cdef bytes entries
     cdef int count
     cdef int status
-    cdef bint is_chunked
+    cdef bint is_chunked, has_heads         # in its body
     cdef str coding                         # of a response
     cdef object echoes                      # of a request: values that its answer may repeat, or None
 
@@ -130,6 +130,8 @@ cdef class RowMaker:
         response = self._response(exchange.down_text)
         if response.status in CONDITIONAL:
             return CONDITION
+        if response.has_heads:
+            return BODIES
         protocol = <const char *>memchr(head, b"\r", exchange.up_text.n)
         if protocol == NULL or protocol + 1 == head + exchange.up_text.n or protocol[1] != b"\n":
             return LINE
@@ -151,6 +153,8 @@ cdef class RowMaker:
         if may_have_user(target, n_target):
             return USER
         request = self._request(exchange.up_text, n)
+        if up and request.has_heads:
+            return BODIES
         query = <const char *>memchr(target, b"?", n_target)
         line.path, line.query = Text(target, n_target), Text(NULL, 0)
         if query != NULL:
@@ -225,6 +229,7 @@ cdef class RowMaker:
             reading = _Known.__new__(_Known)
             reading.status = status
             reading.coding = find(fields, "content-encoding").lower()
+            reading.has_heads = has_heads(find(fields, "content-type"))
             fill_in(reading, {
                 "status": status, "reason": self._masker.line(reason), "protocol": protocol,
                 "fields": self._masker.fields(fields)})
@@ -242,6 +247,7 @@ cdef class RowMaker:
             fields = read_request(text, "", "", 0).fields
             reading = _Known.__new__(_Known)
             reading.is_chunked = "chunked" in field_of(text, "transfer-encoding")
+            reading.has_heads = has_heads(find(fields, "content-type"))
             reading.echoes = self._masker.echoes(fields)
             fill_in(reading, {"fields": self._masker.fields(fields)})
             self._requests.keep(reading)
