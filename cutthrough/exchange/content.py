@@ -41,6 +41,9 @@ _CHARSET = re.compile(r";\s{0,9}charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re
 # Messages with heads: a batch of requests, whose parts are of any type
 _HEADED = re.compile(r"(application|message)/http\b|multipart/(?!form-data|byteranges|"
                      r"alternative|x-mixed-replace)", re.I)
+# Fields with a digest of a body (RFC 9530, RFC 3230, and those of clouds)
+_DIGEST = re.compile(r"content-md5|(content-|repr-)?digest|x-amz-checksum-[\w-]{1,40}|"
+                     r"x-goog-hash|x-ms-(blob-)?content-(md5|crc64)", re.I)
 _MEDIA = re.compile(r"(image|audio|video|font)/(?!svg)", re.I)
 _SIGNATURE = re.compile(
     rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|GIF8[79]a|RIFF....(WEBP|WAVE|AVI )|"
@@ -202,6 +205,12 @@ def is_text(kind: str) -> bool:
 def has_heads(kind: str) -> bool:
     """May a body of this media type have heads of HTTP, with credentials?"""
     return _HEADED.match(kind) is not None
+
+
+def is_digest(name: str) -> bool:
+    """Has a field of this name a digest of the body? Of another body it is wrong, and
+    its reader refuses that."""
+    return _DIGEST.fullmatch(name) is not None
 
 
 def is_media(data: bytes, kind: str) -> bool:

@@ -20,7 +20,7 @@ from cutthrough.codings import CodingError, Decoders, make_decoders
 from cutthrough.contained import call
 from cutthrough.filters.calls import Calls, NoRoom
 from cutthrough.filters.exchange import Ended, Sluice, read, write
-from cutthrough.filters.flow import ABOUT_BODY, Headers, Request, Response
+from cutthrough.filters.flow import Headers, Request, Response, about_body
 from cutthrough.filters.heads import (
     build_request,
     build_response,
@@ -368,7 +368,7 @@ class _Down(_Passage):
 
     def drop_stale(self) -> None:
         """Fields about the old body; one that a filter has set stays."""
-        for name in ABOUT_BODY:
+        for name in about_body(self.response.headers):
             if self.response.headers.get(name) == self.before.get(name):
                 del self.response.headers[name]
 
@@ -415,7 +415,7 @@ class _Up(_Passage):
 
     def drop_stale(self) -> None:
         headers = self.run.flow.request.headers
-        for name in ABOUT_BODY:
+        for name in about_body(headers):
             if headers.get(name) == self.before.get(name):
                 del headers[name]
 

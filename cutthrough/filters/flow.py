@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cutthrough.exchange.content import is_digest
+
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")         # RFC 9110 5.6.2
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
 _BAD_PATH = re.compile(r"[\x00-\x20\x7f]|[^\x00-\xff]")
@@ -17,10 +19,15 @@ _HOST = re.compile(r"[0-9A-Za-z._-]+|[0-9A-Fa-f:.]+")
 FRAMING = ("content-length", "transfer-encoding", "trailer")
 # A response's fields about the bytes of its body; for other bytes they are wrong.
 # ETag: a strong validator changes with every byte (RFC 9110 section 8.8.1)
-ABOUT_BODY = ("content-encoding", "etag", "content-md5", "digest", "content-digest",
-              "repr-digest", "accept-ranges", "last-modified")
+_ABOUT_BODY = ("content-encoding", "etag", "accept-ranges", "last-modified")
 
 HeaderItems = Mapping[str, str] | Iterable[tuple[str, str]]
+
+
+def about_body(headers: "Headers") -> list[str]:
+    """The names of fields that a changed body makes wrong, digests of it among them."""
+    return [name for name, _ in headers
+            if name.lower() in _ABOUT_BODY or is_digest(name)]
 
 
 class Headers:

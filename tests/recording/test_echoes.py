@@ -96,7 +96,11 @@ def test_heads_trailers_and_messages_have_none_either():
 
 
 @pytest.mark.parametrize("fields", [
-    (("Content-Encoding", "gzip"), ("Content-Length", "9"), ("A", "b"))])
+    (("Content-Encoding", "gzip"), ("Content-Length", "9"), ("A", "b")),
+    (("Content-Encoding", "gzip"), ("Content-Digest", "sha-256=:x:"), ("A", "b"),
+     ("Repr-Digest", "sha-256=:x:"), ("x-amz-checksum-crc32", "x"),
+     ("X-Goog-Hash", "x"), ("x-ms-blob-content-md5", "x"), ("Content-MD5", "x"),
+     ("Digest", "md5=x"))])
 def test_a_body_with_a_coding_is_read_and_kept_without_it(fields):
     plain = b"got " + TOKEN.encode()
     found = answered(gzip.compress(plain), fields=fields)
@@ -104,6 +108,8 @@ def test_a_body_with_a_coding_is_read_and_kept_without_it(fields):
     harmless = gzip.compress(b"got nothing")
     found = answered(harmless, fields=fields)
     assert (found.body, found.fields) == (harmless, fields)
+    found = answered(plain, trailers=(("Repr-Digest", "x"), ("A", "b")))
+    assert found.trailers == (("A", "b"),)
 
 
 def test_a_body_that_cannot_be_decoded_stays():

@@ -79,7 +79,8 @@ def test_equal_identifiers_stay_equal_and_pieces_keep_their_sizes_and_times():
               b'data: {"id": "chatcmpl-8f3a77", "n": 2}\n\ndata: [DO', b"NE]\n\n"]
     one = refresh(made(
         ("Content-Type", "text/event-stream"), ("X-Request-Id", "req_8f3a77"),
-        ("Location", "/chatcmpl-8f3a77"), chunks=list(enumerate(events))),
+        ("Location", "/chatcmpl-8f3a77"), ("Repr-Digest", "sha-256=:x:"),
+        chunks=list(enumerate(events))),
         (), ("x-request-id", "$.id"), NOW).response
     assert [(chunk.at_us, len(chunk.data)) for chunk in one.chunks] == [
         (at, len(data)) for at, data in enumerate(events)]
@@ -89,6 +90,7 @@ def test_equal_identifiers_stay_equal_and_pieces_keep_their_sizes_and_times():
     assert one.field("x-request-id").startswith("req_")
     assert one.field("x-request-id") != "req_8f3a77"
     assert one.body.endswith(b"data: [DONE]\n\n")
+    assert not one.field("repr-digest"), "a client would refuse the body"
 
 
 def test_a_compressed_body_is_read_and_goes_without_its_coding():

@@ -20,9 +20,9 @@ import msgspec
 
 from cutthrough.codings import CodingError
 from cutthrough.exchange.bounds import TooMuch
-from cutthrough.exchange.content import inflate
+from cutthrough.exchange.content import inflate, is_digest
 from cutthrough.exchange.documents import read_json, select
-from cutthrough.recording.model.masking import CODED
+from cutthrough.recording.model.masking import of_another_body
 from cutthrough.recording.model.recording import Chunk, Fields, Recording, Response
 
 # HTTP's dates (RFC 9110 section 5.6.7); Retry-After may be seconds
@@ -108,7 +108,9 @@ def renew(response: Response, ids: tuple[str, ...]) -> Response:
 
     content = replaced(body.decode("latin-1")).encode("latin-1")
     ends = [0, *accumulate(len(chunk.data) for chunk in response.chunks)]
-    fields: Fields = tuple((name, replaced(value)) for name, value in response.fields)
+    fields: Fields = tuple(
+        (name, replaced(value)) for name, value in response.fields
+        if content == body or not is_digest(name))
     return msgspec.structs.replace(response, fields=fields, chunks=tuple(
         msgspec.structs.replace(chunk, data=content[begin:end])
         for chunk, (begin, end) in zip(response.chunks, pairwise(ends), strict=True)))
@@ -130,7 +132,7 @@ def without_coding(response: Response) -> Response:
         body = inflate(response.body, response.field("content-encoding").lower())
     except CodingError:
         return response
-    fields = tuple(pair for pair in response.fields if pair[0].lower() not in CODED)
+    fields = of_another_body(response.fields)
     return msgspec.structs.replace(
         response, fields=(*fields, ("Content-Length", str(len(body)))),
         chunks=(Chunk(response.chunks[-1].at_us, body),) if body else ())

@@ -21,7 +21,7 @@ from operator import itemgetter
 import msgspec
 
 from cutthrough.codings import CodingError
-from cutthrough.exchange.content import has_heads, inflate
+from cutthrough.exchange.content import has_heads, inflate, is_digest
 from cutthrough.exchange.redaction.redactor import (
     CREDENTIALS,
     REDACTED,
@@ -45,7 +45,7 @@ from cutthrough.recording.model.recording import (
 _DONE = re.compile(r"\[redacted(:[0-9a-f]{16})?\]")
 _OF_COOKIES = ("expires", "max-age", "domain", "path", "secure", "httponly", "samesite",
                "partitioned")
-CODED = ("content-encoding", "content-length", "content-md5", "digest", "etag")
+_OF_OCTETS = ("content-encoding", "content-length", "etag")
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -161,15 +161,16 @@ class Masker:
 
     def response(self, response: Response) -> Response:
         fields, chunks = self.fields(response.fields), response.chunks
+        trailers = self.fields(response.trailers) if response.trailers else ()
         if chunks and (self.reads_bodies or has_heads(find(fields, "content-type"))):
             whole = response.body
             body, fields = self._coded(whole, fields)
             if body != whole:
                 chunks = spread(chunks, body, find(fields, "content-type"))
+                trailers = of_another_body(trailers)
         messages = response.messages
         if messages and self.reads_bodies:
             messages = tuple(map(self.message, messages))
-        trailers = self.fields(response.trailers) if response.trailers else ()
         reason = self.line(response.reason)
         if fields is response.fields and chunks is response.chunks and (
                 messages is response.messages and trailers == response.trailers
@@ -257,7 +258,7 @@ class Masker:
                 return body, fields
         if masked == body:
             return body, fields
-        return masked, tuple(pair for pair in fields if pair[0].lower() not in CODED)
+        return masked, of_another_body(fields)
 
     def _stand_in(self, body: bytes) -> bytes:
         """Of a body as a whole."""
@@ -318,6 +319,12 @@ class ScopedMasker(Masker):
         return super().messages(request) if other is None else other.messages(request)
 
 
+def of_another_body(fields: Fields) -> Fields:
+    """Without the fields about the octets that a body had before."""
+    return tuple(pair for pair in fields if not (
+        pair[0].lower() in _OF_OCTETS or is_digest(pair[0])))
+
+
 def repeats(echoes: Echoes, head: bytes, coding: str, body: bytes) -> bool:
     """Whether an answer has any of these. `head`: masked. The body is read without its
     coding, if that can be undone."""
@@ -348,6 +355,7 @@ def without(response: Response, echoes: Echoes, value: Callable[[str], str]
     of a client have a bound of their own, since replay looks at these alone."""
     work, up, down = (echoes.work() for _ in range(3))
     fields, chunks = echoes.fields(response.fields, work), response.chunks
+    trailers = echoes.fields(response.trailers, work)
     coding = find(fields, "content-encoding").lower()
     plain = whole = response.body
     if coding not in ("", "identity"):
@@ -360,10 +368,10 @@ def without(response: Response, echoes: Echoes, value: Callable[[str], str]
     elif (body := echoes.cut(plain, work)) is not plain:
         chunks = spread(chunks, body, find(fields, "content-type"))
     if chunks is not response.chunks:
-        fields = tuple(pair for pair in fields if pair[0].lower() not in CODED)
+        fields, trailers = of_another_body(fields), of_another_body(trailers)
     changed = msgspec.structs.replace(
         response, reason=echoes.text(response.reason, work), fields=fields,
-        chunks=chunks, trailers=echoes.fields(response.trailers, work),
+        chunks=chunks, trailers=trailers,
         messages=tuple(echoes.message(message, up if message.is_up else down)
                        for message in response.messages))
     return response if changed == response else changed
