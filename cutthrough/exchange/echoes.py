@@ -30,6 +30,10 @@ MOST_WORK = 1 << 30
 OF_CALL, OF_ECHO, OF_SPELLED = 128, 8192, 4096
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[ \t]+(?=\S)")
+# Others have what an answer repeats for its own sake: realm, uri, nonce
+_PARAMETER = re.compile(
+    r"(?:^|[\s,;])[\w-]{0,40}(?:token|key|secret|password|signature|assertion|mac|auth)"
+    r"[ \t]{0,9}=[ \t]{0,9}(?:\"([^\"]+)\"|([^\s,;\"]+))", re.I)
 # Characters that each spelling keeps
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
 _HEX = re.compile(r"%[0-9A-F]{2}")
@@ -44,7 +48,8 @@ _MOST_COMPARED = 64
 
 def secrets_of(name: str, value: str) -> Iterator[str]:
     """Of a credential's field, its name in lower case: all of it, the part behind the
-    scheme, the decoded part of Basic, and a cookie's value if it cannot be a word."""
+    scheme, its parameters that are secrets (`Token token="…"`), the decoded part of
+    Basic, and a cookie's value if it cannot be a word."""
     yield value
     if name == "cookie":
         for pair in value.split(";"):
@@ -59,6 +64,8 @@ def secrets_of(name: str, value: str) -> Iterator[str]:
     yield rest
     if scheme[0].strip().lower() == "basic":
         yield from _of_basic(rest)
+    elif "=" in rest.rstrip("="):
+        yield from (match[1] or match[2] for match in _PARAMETER.finditer(rest))
 
 
 def secrets_in(head: str, names: Container[str]) -> Iterator[str]:

@@ -45,6 +45,13 @@ def with_field(name, value):
     (with_field("Authorization", f"Bearer {TOKEN}"), TOKEN, TOKEN),
     (with_field("authorization", f"token  {TOKEN}"), f"Bearer {TOKEN}", TOKEN),
     (with_field("Authorization", TOKEN), TOKEN, TOKEN),
+    *((with_field("Authorization", value), "it is SEKRIT-word!", "SEKRIT")
+      for value in (
+        'Token token="SEKRIT-word", realm="a"', "Token token=SEKRIT-word",
+        'Snowflake Token="SEKRIT-word"', "GoogleLogin auth=SEKRIT-word",
+        'OAuth oauth_nonce="a", oauth_token="SEKRIT-word"',
+        "Custom a=1;api-key=SEKRIT-word",
+        "AWS4-HMAC-SHA256 Credential=a, SignedHeaders=host, Signature=SEKRIT-word")),
     (with_field("Authorization", f"Basic {BASIC}"), BASIC, BASIC),
     (with_field("Authorization", f"Basic {BASIC}"), '"pw": "SEKRIT-word"', "SEKRIT"),
     (with_field("Authorization", f"Basic {BASIC}"), "some-user:SEKRIT-word", "-user"),
@@ -69,6 +76,14 @@ def test_what_was_removed_from_a_request_is_not_in_its_answer(asked, body, secre
     quote(TOKEN), quote(TOKEN, safe="").lower().replace("sekrit", "SEKRIT")])
 def test_a_secret_is_found_as_json_and_urls_spell_it(spelt):
     assert b"SEKRIT" not in answered(f"at {spelt}.".encode()).body
+
+
+def test_what_an_answer_repeats_of_other_parameters_stays():
+    """A page's path is in a Digest, and its realm in each challenge."""
+    asked = with_field("Authorization", 'Digest username="somebody", realm="of-all-7", '
+                       'uri="/page/index.html", nonce="0123456789", response="a"')
+    text = b"somebody of-all-7 /page/index.html 0123456789"
+    assert answered(text, asked=asked).body == text
 
 
 def test_a_stand_in_is_that_of_the_request():
