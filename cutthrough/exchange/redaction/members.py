@@ -130,17 +130,20 @@ class Members:
     def redact(self, data: bytes, most: int, *, of_json: bool = True) -> bytes:
         """The same object if there is none. `of_json`: also those that are written as
         in a document. Raises ValueError if there are more than `most`."""
+        if not self._may_have_any(data) and b"%" not in data:
+            return data                      # most fields of heads
         for spelling in self._spellings[0 if of_json else 1:]:
             if self._may_have(data, spelling):
                 data = self._redact(data, _values(data, spelling, most), most)
         return self._redact(data, self._literals(data), most) if of_json else data
 
     def may_be_in(self, data: bytes) -> bool:
-        return self._may_have_any(data) or any(
-            self._may_have(data, spelling) for spelling in self._spellings)
+        return self._may_have_any(data) or self._may_have(data, self._spellings[-1])
 
     def are_in_strings(self, data: bytes) -> bool:
         """Has a document such members in its strings?"""
+        if not self._may_have_any(data):
+            return False
         plain = self._spellings[0]
         return (self._may_begin_by(data, b'\\"', b"'") and any(
             key[1] == b"'" or _run_begin(data, key.start()) < key.start()
@@ -158,7 +161,10 @@ class Members:
             spelling is self._spellings[-1] or self._may_have_any(data))
 
     def _may_have_any(self, data: bytes) -> bool:
-        return b"\\u00" in data or any(part in data for part in self._parts)
+        for part in self._parts:             # a generator would take as long again
+            if part in data:
+                return True
+        return b"\\u00" in data
 
     def _may_begin_by(self, data: bytes, *marks: bytes) -> bool:
         """Is a name behind one of these marks?"""
