@@ -76,6 +76,26 @@ def test_the_boundary_of_a_multipart_body_does_not_count():
     assert not equal(key, upload("one", "x"), upload("another", "y"))
 
 
+def test_fields_of_a_multipart_body_may_be_left_out():
+    """A token of the page and a boundary are new in each upload."""
+    def upload(boundary, nonce, text, ending="--"):
+        parts = [*([f'; name="nonce"\r\n\r\n{nonce}'] if nonce else []),
+                 f'; name="file"; filename="a.txt"\r\n\r\n{text}']
+        body = "".join(f"--{boundary}\r\nContent-Disposition: form-data{part}\r\n"
+                       for part in parts)
+        return request(body=f"{body}--{boundary}{ending}\r\n", fields=(
+            ("content-type", f'multipart/form-data; boundary="{boundary}"'),))
+
+    key = Key(body="form", ignored_form=("nonce",))
+    one = upload("one", "1", "x")
+    assert equal(key, one, upload("another", "2", "x"))
+    assert equal(key, one, upload("another", "", "x"))
+    assert not equal(key, one, upload("another", "2", "y"))
+    assert not equal(Key(body="form"), one, upload("another", "2", "x"))
+    assert equal(key, upload("one", "1", "x", ""), upload("another", "1", "x", ""))
+    assert not equal(key, upload("one", "1", "x", ""), upload("another", "2", "x", ""))
+
+
 def test_the_groups_of_expressions_are_compared():
     key = Key(body="regex", regexes=(r'"model": *"([^"]*)"', "user-[0-9]+"))
     one = request(body='{"model": "m", "user": "user-7", "at": 1}')

@@ -12,6 +12,7 @@ import msgspec
 
 from cutthrough.codings import CodingError
 from cutthrough.exchange.content import inflate
+from cutthrough.exchange.redaction.parts import MOST_PARTS, read_parts
 from cutthrough.recording.model.documents import canonical, read_json, tidy
 from cutthrough.recording.model.recording import Pairs, Request, split_pairs
 
@@ -44,6 +45,15 @@ def read_form(request: Request) -> bytes | Pairs:
             return request.body
         return request.body.replace(match[1].encode("latin-1", "replace"), b"boundary")
     return split_pairs(request.body.decode("latin-1"))
+
+
+def read_parts_of(request: Request, ignored: frozenset[str]) -> bytes:
+    """The fields of a multipart body but for these. Raises ValueError."""
+    body, kind = request.body, request.field("content-type")
+    parts = read_parts(body, kind, iter(range(MOST_PARTS)))
+    pieces = [body[part.head:part.end] for part in parts
+              if ignored.isdisjoint(part.names)]
+    return b"".join(b"%d:%b" % (len(piece), piece) for piece in pieces)
 
 
 def read_operations(request: Request) -> list[tuple[str, str, str]]:

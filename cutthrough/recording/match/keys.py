@@ -5,13 +5,19 @@ than the recording: query keys with "subset", values of a document with "partial
 A body that is not compared octet by octet is read without its Content-Encoding.
 """
 
+import contextlib
 from collections.abc import Callable, Hashable
 from fnmatch import fnmatchcase
 from operator import attrgetter
 from typing import Any
 
 from cutthrough.exchange.targets import spell_path
-from cutthrough.recording.match.bodies import plain, read_form, read_operations
+from cutthrough.recording.match.bodies import (
+    plain,
+    read_form,
+    read_operations,
+    read_parts_of,
+)
 from cutthrough.recording.match.routes import PLAIN, Base, Key, Parts
 from cutthrough.recording.model.documents import (
     KeyMistake,
@@ -169,8 +175,12 @@ class KeyReader:
                              for path in self.key.paths)
 
     def _form(self, request: Request) -> Hashable:
-        form = read_form(plain(request))
+        decoded = plain(request)
+        form = read_form(decoded)
         if isinstance(form, bytes):
+            if self.key.ignored_form:
+                with contextlib.suppress(ValueError):    # it is compared as it is
+                    form = read_parts_of(decoded, frozenset(self.key.ignored_form))
             return "multipart", digest(form)
         return "form", as_text([
             pair for pair in form if pair[0] not in self.key.ignored_form])
