@@ -247,6 +247,24 @@ def test_a_change_that_cannot_be_changes_nothing(options, reason):
         assert proxy.config is before.config
 
 
+def test_each_proxy_of_a_process_hides_its_own_keys(tmp_path):
+    """R81. The log of the first had secrets as soon as there was a second."""
+    log = tmp_path / "access"
+    with Origin() as origin, cutthrough.serve(
+            user="u", password="p", access_log=str(log), redact_query=["token"],
+            redact_json=["$..pin"]) as proxy:
+        def ask():
+            with Client(proxy.port) as client:
+                assert client.get(origin.url('/?token=s3cret&a={"pin":"s3cret"}'),
+                                  auth=basic("u:p")).status == 200
+        ask()
+        with cutthrough.serve(user="u", password="p", redact_query=["a"]):
+            ask()
+        ask()
+    lines = log.read_text()
+    assert "s3cret" not in lines and lines.count("[redacted]") >= 6
+
+
 async def test_another_thread_may_not_change_it():
     async with cutthrough.serve() as proxy:
         with pytest.raises(RuntimeError, match="runs in another thread"):

@@ -19,16 +19,30 @@ cdef enum:
 
 # In lower case, UTF-8; a reload replaces the list
 cdef list KEYS = []
-# Removes values in JSON, of octets; None: no path is configured
-cdef object DOCUMENTS = None
+# Each removes values in JSON, of octets
+cdef list DOCUMENTS = []
+# Both, of each worker of this process: a program may have several
+cdef dict OWNERS = {}
 
 
-def hide_keys(names, documents=None):
+def hide_keys(names, documents=None, owner=0):
     """From now on the values of these keys (lower case) are in no line, nor what
-    documents(octets) removes, which returns the octets to keep."""
+    documents(octets) removes, which returns the octets to keep. Those of other owners
+    stay hidden."""
+    OWNERS[owner] = {name.encode() for name in names}, documents
+    combine()
+
+
+def forget_keys(owner):
+    """Of a worker that ends."""
+    OWNERS.pop(owner, None)
+    combine()
+
+
+cdef combine():
     global KEYS, DOCUMENTS
-    KEYS = sorted({name.encode() for name in names})
-    DOCUMENTS = documents
+    KEYS = sorted({key for keys, _ in OWNERS.values() for key in keys})
+    DOCUMENTS = [documents for _, documents in OWNERS.values() if documents is not None]
 
 
 def hidden(bytes text not None):
@@ -47,7 +61,7 @@ cdef char *put_hidden(char *p, const char *data, size_t n, Quote quote, const ch
     cdef const char *value
     cdef const char *value_end = NULL
     cdef bytes line = None
-    if DOCUMENTS is not None and may_have_members(data, n):
+    if DOCUMENTS and may_have_members(data, n):
         # What is beyond the line's room need not be searched
         line = without_members(data, min(n, <size_t>(last - p) + 1))
         if line is not None:
@@ -75,11 +89,12 @@ cdef inline bint may_have_members(const char *data, size_t n) noexcept:
 cdef bytes without_members(const char *data, size_t n):
     """None: nothing is removed."""
     cdef bytes text
-    if DOCUMENTS is None or not may_have_members(data, n):
+    if not DOCUMENTS or not may_have_members(data, n):
         return None
-    text = data[:n]
+    made = text = data[:n]
     try:
-        made = DOCUMENTS(text)
+        for documents in DOCUMENTS:
+            made = documents(made)
     except Exception:                   # no memory: nothing of it may be in the line
         return b"[redacted]"
     return None if made == text else made

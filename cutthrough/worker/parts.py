@@ -16,7 +16,7 @@ from cutthrough.generation.operator_code import code_in_force, restore_code
 from cutthrough.generation.pac import Pac, make_pac
 from cutthrough.generation.snapshots import Facts, make_snapshot
 from cutthrough.generation.sources import SourceNumbers
-from cutthrough.log.hidden import hide_keys
+from cutthrough.log.hidden import forget_keys, hide_keys
 from cutthrough.net import sends
 from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
@@ -117,7 +117,7 @@ class Parts:
             *config.redact_query, *config.capture_redact_query,
             *config.recording_redact_query}, _find_members(
                 config.redact_json + config.capture_redact_json
-                + config.recording_redact_json))
+                + config.recording_redact_json), id(self))
         prepared.on_commit(self.gate.bound, config.collected_bodies)
         prepared.on_commit(self.tally.breakpoints.hide, Redactor(Options(
             fields=config.redact_fields + config.capture_redact_fields,
@@ -219,6 +219,7 @@ class Parts:
 
     def release(self) -> None:
         """Frees the TLS contexts, when the connections are closed."""
+        forget_keys(id(self))
         self.tls.close()
         self.tls_parents.close()
         self.interception.close()

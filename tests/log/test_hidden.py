@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cutthrough.exchange.redaction.documents import Documents
 from cutthrough.exchange.redaction.redactor import Options, Redactor, hide
-from cutthrough.log.hidden import hidden, hide_keys
+from cutthrough.log.hidden import forget_keys, hidden, hide_keys
 
 KEYS = ("token", "api key")
 
@@ -79,6 +79,18 @@ def test_a_document_that_cannot_be_searched_goes_whole() -> None:
 
     hide_keys(KEYS, fail)
     assert hidden(b'/?a="b"') == b"[redacted]" and hidden(b"/?a=b") == b"/?a=b"
+
+
+def test_keys_of_another_worker_stay_hidden() -> None:
+    """R81. The last one's were those of all."""
+    hide_keys(("other",), Documents(("$..password",), hide).in_line, 1)
+    hide_keys((), None, 2)
+    text = b'/?token=s3cret&other=s3cret&x={"password": "s3cret"}'
+    assert b"s3cret" not in hidden(text)
+    forget_keys(1)
+    assert b"token=[redacted]&" in hidden(text) and hidden(text).count(b"s3cret") == 2
+    forget_keys(2)
+    forget_keys(2)
 
 
 def test_a_line_without_keys_stays() -> None:
