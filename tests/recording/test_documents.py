@@ -1,13 +1,16 @@
 """Bodies that are compared by their meaning."""
 
+import gzip
 import json
 
+import msgspec
 import pytest
 
 from cutthrough.exchange import expressions
 from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.exchange.documents import tidy
 from cutthrough.recording.match.keys import KeyReader
+from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.routes import Key
 from tests.recording.answers import request
 
@@ -94,6 +97,15 @@ def test_fields_of_a_multipart_body_may_be_left_out():
     assert not equal(Key(body="form"), one, upload("another", "2", "x"))
     assert equal(key, upload("one", "1", "x", ""), upload("another", "1", "x", ""))
     assert not equal(key, upload("one", "1", "x", ""), upload("another", "2", "x", ""))
+
+
+def test_a_batch_is_read_apart_if_that_takes_long():
+    """R64. Its heads are looked at, behind its coding, whatever the route says."""
+    body = gzip.compress(bytes(8 << 20))
+    coded = ("content-encoding", "gzip")
+    batch, other = (msgspec.structs.replace(request(), body=body, fields=(
+        coded, ("content-type", kind))) for kind in ("application/http", "text/plain"))
+    assert Matcher().is_costly(batch) and not Matcher().is_costly(other)
 
 
 def test_the_groups_of_expressions_are_compared():

@@ -9,8 +9,8 @@ its own in each sequence, and a state of its own, so that clients at the same ti
 not take each other's answers. Both may be shared with other processes, for which `take`
 waits: another thread may call that. For all else one thread at a time may use it.
 
-There may be 100 000 recordings, and each worker has them: they are kept as MessagePack,
-a fifth of what their objects take, and are decoded when they are needed.
+There may be 100 000 recordings in each worker: they are kept as MessagePack, a fifth of
+what their objects take, and decoded when they are needed.
 """
 
 import math
@@ -24,6 +24,7 @@ from itertools import islice, takewhile
 
 import msgspec
 
+from cutthrough.exchange.content import has_heads
 from cutthrough.exchange.work import MOST_RAW, is_costly
 from cutthrough.recording.match import statuses
 from cutthrough.recording.match.begins import Begins
@@ -87,8 +88,7 @@ class Matcher:
         self._mask = mask
         self._patterned = Index(serials)
         # Each with whether it is asked of the request with its secrets
-        self._predicates: dict[
-            tuple[Pattern, ...], Sequence[tuple[bool, Asks]]] = {}
+        self._predicates: dict[tuple[Pattern, ...], Sequence[tuple[bool, Asks]]] = {}
         self._recordings: dict[int, bytes] = {}
         self._read_apart: dict[int, Reading] = {}
         self.owners: dict[int, str] = {}     # see sharing.mark_of
@@ -211,7 +211,7 @@ class Matcher:
             if (key.body == "grpc" and len(body) > MOST_BODY_NEAR) or (
                     key.body == "graphql" and is_costly(request.query.encode())):
                 return True
-        if not reads:
+        if not (reads or has_heads(request.field("content-type"))):
             return len(body) > MOST_RAW
         return body != b"" and is_costly(body, request.field("content-encoding"))
 
