@@ -102,7 +102,7 @@ class _Compiled:
     def __init__(self, spelling: _Spelling, names: bytes) -> None:
         self.is_script = spelling.solidus.startswith(_ESCAPE)
         self.run_begin = _run_begin if spelling.solidus in _PLAIN else _run_begin_of(
-            spelling.solidus, self.is_script)
+            re.compile(rb"(?i:%s)" % spelling.solidus), self.is_script)
         has: dict[bytes, bytes] = {
             key.encode(): value for key, value in spelling._asdict().items()}
         has |= {b"names": names, b"run": rb"((?:%s){0,127})" % spelling.solidus}
@@ -248,17 +248,16 @@ def _run_begin(data: bytes, at: int) -> int:
     return at
 
 
-def _run_begin_of(solidus: bytes, is_script: bool) -> Callable[[bytes, int], int]:
+def _run_begin_of(solidus: re.Pattern[bytes], is_script: bool
+                  ) -> Callable[[bytes, int], int]:
     """As _run_begin, of solidi in references of HTML or escapes of a script."""
-    pattern = re.compile(rb"(?i:%s)" % solidus)
-
     def run_begin(data: bytes, at: int) -> int:
         for _ in range(127):
             least = max(at - _MOST_OF_SOLIDUS, 0)
             begin = max(data.rfind(b"\\", least, at), data.rfind(b"&", least, at))
             while is_script and begin > least and data.endswith(b"\\", 0, begin):
                 begin -= 1
-            if begin < 0 or pattern.fullmatch(data, begin, at) is None:
+            if begin < 0 or solidus.fullmatch(data, begin, at) is None:
                 break
             at = begin
         return at
