@@ -2,9 +2,9 @@
 """URLs of requests in lines of the log, without the values of configured keys (R81), and of
 configured paths in JSON (R79): GET /graphql?variables={"password": …}.
 
-The keys and their spellings are those of exchange/redaction/spellings.py: any case,
-percent-encoding at any depth, brackets behind and around a key. It is C here, because each line has a URL;
-without keys, and without a URL's user information, a line costs one look for "@" more.
+The keys and their spellings are those of exchange/redaction/spellings.py: any case, percent-encoding
+at any depth, brackets behind and around a key. It is C here, because each line has a URL; without
+keys, and without a URL's user information, a line costs one look for "@" more.
 """
 
 from libc.stdint cimport uint8_t
