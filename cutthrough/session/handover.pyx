@@ -115,7 +115,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         half_closed=c.state == HALF_CLOSED, deadline_ms=c.silent_ms,
         opening=None if own_opening(c) == NULL else parts_of(own_opening(c)),
         user=c.account.name, groups=c.account.groups, expires=c.account.expires,
-        pinned=bool(r.pinned), request=request_of(c),
+        vouched=bool(c.vouched), pinned=bool(r.pinned), request=request_of(c),
         reported=bool(r.reported), cuts=has_rules and c.snapshot.acl.cuts(r.rule),
         decision=(None if c.extras.decision is None
                   else (c.extras.decision.reason, c.extras.decision.limits)),
@@ -276,6 +276,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     cdef Standing standing
     c.account = account
     set_user(c, account.name or None)       # empty: without credentials
+    c.vouched = record.vouched
     read_address(&c.address, record.client)
     read_address(&c.origin.address, record.origin)
     if record.sender is not None:

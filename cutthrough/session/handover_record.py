@@ -75,6 +75,7 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     tlvs: bytes = b""                        # of the PROXY header, as Client has them
     tcp: bytes = b""                         # its client's fingerprint; empty: none
     for_origin: bool = False                 # of an upgrade through a named origin
+    vouched: bool = False                    # its door named the user; see Client
 
 
 class Done(msgspec.Struct, tag="done"):

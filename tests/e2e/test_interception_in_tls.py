@@ -4,7 +4,12 @@ import hashlib
 
 import pytest
 
-from tests.support.certificates import localhost
+from tests.support.certificates import (
+    Authority,
+    TlsSocket,
+    client_context,
+    localhost,
+)
 from tests.support.http2 import Peer
 from tests.support.inside import (
     ALL,
@@ -16,6 +21,7 @@ from tests.support.inside import (
     okay,
     origins,
     over_tls,
+    shake,
 )
 from tests.support.inside_tls import carrier
 from tests.support.inside_tls import reach as reach
@@ -138,3 +144,29 @@ def test_a_parent_over_tls(start, make_origin, reach) -> None:
     client = enter(proxy, reach(proxy), 4711)
     assert [ask(client).body for _ in range(3)] == [b"ok"] * 3
     assert {one["parent"] for one in proxy.wait_log(4)} == {"corp"}
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+def test_a_certificate_says_who_it_is_after_a_reload_too(
+        start_policy, make_origin, dial, protocol) -> None:
+    """The name is in no table of users, and the certificate not in the TLS inside."""
+    clients = Authority("clients")
+    proxy = start_policy(ALL, config(table(
+        localhost(), client_ca=f'"{clients.own.certificate}"',
+        client_certificate='"required"')))
+    origin = make_origin(over_tls(okay))
+    client = dial(proxy)
+    client.sock = TlsSocket(
+        client.sock, client_context(clients.sign(subject="/CN=alice")))
+    client.connect(f"a.example:{origin.port}", auth=None)
+    shake(client, context=carrier(protocol))
+    peer = Peer(client.sock) if protocol == "h2" else None
+    for number in range(2):
+        if peer is None:
+            assert ask(client, path=f"/{number}").status == 200
+        else:
+            stream = peer.get(f"https://a.example/{number}")
+            peer.wait(stream)
+            assert peer.answers[stream].status == 200
+        proxy.hup()
+    assert [line["user"] for line in proxy.wait_log(3)] == ["alice"] * 3

@@ -4,9 +4,11 @@ import bcrypt
 import pytest
 
 from tests.support.client import WRONG
+from tests.support.handovers import RENEW, handed
 from tests.support.origin import echo
 from tests.support.socks import ALL, GRANTED, NONE, OPEN
 from tests.support.socks import call as call
+from tests.support.wait import wait_until
 
 
 @pytest.mark.any_loop
@@ -72,3 +74,29 @@ def test_a_tunnel_of_the_listener_s_user_is_judged_again_by_its_groups(
     proxy.policy.write_text(text.replace("ci", "others"))
     proxy.hup()
     proxy.wait_reason("destination_denied")
+
+
+@pytest.mark.any_loop
+def test_a_tunnel_of_the_listener_s_user_keeps_it_in_another_worker(
+        start_policy, make_origin, call):
+    """The listener stays behind, and the name is in no table of users."""
+    row = ALL + 'user = "ci"\n'
+    proxy = start_policy("""
+        default = "deny"
+        [[rules]]
+        users = ["ci"]
+        addresses = ["127.0.0.1"]
+        action = "allow"
+        cut = true
+        """, row)
+    client = call(proxy)
+    assert client.connect(make_origin(echo).authority, b"a", auth=None).status == 200
+    assert client.read_exact(1) == b"a"
+    policy = f'policy = "{proxy.policy}"\n'
+    for number in range(1, 3):
+        proxy.reload(RENEW.format(number) + policy + row)
+        wait_until(lambda number=number: len(handed(proxy)) == number, "it has moved")
+        client.send(b"b")
+        assert client.read_exact(1) == b"b"
+    client.close()
+    assert proxy.wait_reason("ok")["user"] == "ci"

@@ -51,6 +51,7 @@ cdef int take_outer_user(Client c, Inside inside) except -1:
     c.stamps.auth_us = end_brief_phase(&c.stamps)
     set_user(c, inside.login)
     c.account = inside.account
+    c.vouched = inside.vouched
     if c.snapshot is not inside.snapshot:
         c.account = account_in(c, c.snapshot)
     if c.account is None:
@@ -76,12 +77,14 @@ cdef int authenticate_nobody(Client c) except -1:
     if c.account.has_expired():
         return AUTH_EXPIRED
     set_user(c, c.account.name)             # not `known`: nothing proves who it is
+    c.vouched = True
     return OK
 
 
 cdef int check_credentials(Client c, const char *header, size_t n) except -1:
     global pending
     cdef int verdict
+    c.vouched = False
     c.account = c.snapshot.users.authenticate(
         header, n, c.stamps.start_us + c.stamps.mark_us, &verdict)
     if verdict == PENDING:
@@ -103,6 +106,7 @@ cdef bint take_certified(Client c) except -1:
     """The client's certificate says who it is: a password is not looked at."""
     cdef bytes name = certified_name(c)
     c.account = None if name is None else c.snapshot.users.certified(name)
+    c.vouched = name is not None
     return name is not None
 
 
@@ -111,10 +115,7 @@ cdef object account_in(Client c, Snapshot newest):
     if user is None:                    # the listener that admitted it is the same
         return newest.users.anonymous
     account = newest.users.find(user)
-    if account is None and (certified_name(c) is not None or (
-            c.entrance is not None and c.entrance.user == user)):
-        account = newest.users.certified(user)
-    return account
+    return newest.users.certified(user) if account is None and c.vouched else account
 
 
 cdef bytes name_of(Client c, value):

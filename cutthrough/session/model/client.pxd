@@ -90,6 +90,9 @@ cdef class Client(StreamOwner):
     cdef uint8_t turned_away            # refused at accept
     cdef uint8_t known                  # a request of this connection has authenticated
     cdef uint8_t pac                    # its listener's place in Context.pacs, plus 1; 0: none
+    # Its door vouches for the user in hand, by a certificate or as the listener's: the name may be
+    # in no table, and no credentials prove it
+    cdef uint8_t vouched
     cdef uint16_t id_worker             # worker of its identifier, plus 1; 0: this worker
     # Bytes that its pumps moved, counted so far: the low 32 bits. Less is moved in a turn
     cdef uint32_t counted_up

@@ -22,6 +22,7 @@ cdef class Inside(Entrance):
     cdef bytes offer                # of the ClientHello, for the origin's; None: our own
     cdef bytes login                # the user's name, for logs; None: nobody
     cdef Account account            # of `snapshot`
+    cdef uint8_t vouched            # as in Client, of the CONNECT
     cdef Snapshot snapshot          # by which the CONNECT was judged last
     cdef uint16_t port
     cdef uint8_t host_kind

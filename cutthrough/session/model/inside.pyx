@@ -64,6 +64,7 @@ cdef Inside enclose(Client c, bytes offer):
         inside.suffix = b"\0%b\0%b" % (host, offer)
     inside.login = user_of(c)
     inside.account = c.account
+    inside.vouched = c.vouched
     inside.snapshot = c.snapshot
     inside.port = c.request.port
     inside.host_kind = c.request.host_kind
