@@ -40,7 +40,7 @@ from cutthrough.session.model.context cimport Context, places_taken
 from cutthrough.session.model.counters cimport BOUND_CONNECTIONS, N_METHODS
 from cutthrough.session.handover_record import FORMAT, Tunnel
 from cutthrough.session.judge.source cimport name_of_source, source_named
-from cutthrough.session.model.charge cimport counted_of, readmit_user
+from cutthrough.session.model.charge cimport counted_of, move_row, readmit_user
 from cutthrough.session.model.entrance cimport Entrance
 from cutthrough.session.model.flight_recorder cimport E_TAKEN, note
 from cutthrough.session.model.inside cimport prints_of
@@ -247,9 +247,10 @@ def unpack(Context context, record, list fds):
         passes = readmit(c, record.cuts)
         if readmit_user(c) != OK:
             raise ValueError("the table of limits is full")
-        carry_rate(c, record)
         watch(context.poller, c, mine[0])
         watch(context.poller, origin, mine[1])
+        move_row(c)                         # nothing fails behind it: it could not be undone
+        carry_rate(c, record)
     except BaseException:
         give_up(c, origin, lent)
         for fd in mine:

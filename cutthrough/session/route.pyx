@@ -30,7 +30,7 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport HOP_NAMED_ORIGIN
 from cutthrough.policy.parents cimport Way
 from cutthrough.session.judge.authorize cimport is_cut_meanwhile, judge_address
-from cutthrough.session.model.charge cimport admit_user
+from cutthrough.session.model.charge cimport admit_user, renew_meanwhile
 from cutthrough.session.model.client cimport (
     Client, Observer, asker_of, extras_of, forget_dial, user_of)
 from cutthrough.session.model.counters cimport count_dial
@@ -367,6 +367,7 @@ cdef int reach_origin(Client c) except -1:
 cdef int send(Client c) except -1:
     if c.request.is_tunnel and is_cut_meanwhile(c):
         return DESTINATION_DENIED
+    renew_meanwhile(c)
     if c.context.observer is not None and not c.request.resumes:
         (<Observer>c.context.observer).on_route(c)
     return parked(open_tunnel(c) if c.request.is_tunnel else send_request(c))

@@ -1,14 +1,17 @@
 """Limits by a client's address, by its network, and of all together."""
 
 import contextlib
+import threading
 import time
 
 import pytest
 
 from tests.support.client import Client, build_request
+from tests.support.handovers import RENEW, handed
 from tests.support.limits import retry_after
-from tests.support.origin import echo, flood
-from tests.support.stream import Closed
+from tests.support.origin import Connection, echo, flood
+from tests.support.parents import parent
+from tests.support.stream import TIMEOUT, Closed
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -110,6 +113,66 @@ def test_a_reload_that_counts_others_together_holds_for_what_runs(
         assert tunnel_from(client, authority) == 200
     proxy.policy.write_text(policy.format(per="all", most="1MiB"))
     proxy.hup()
+    clients[0].send(b"begin")
+    with contextlib.suppress(OSError, Closed):
+        clients[0].read_exact(16 << 20)
+    records = proxy.wait_log(2, reason="quota_exceeded")
+    assert sorted(record["bytes_up"] for record in records) == [0, len(b"begin")]
+
+
+OF_USERS = """
+default = "allow"
+[limits.default]
+bytes_per_second = "{rate}"
+"""
+
+
+@pytest.mark.parametrize("method", ["GET", "CONNECT"])
+def test_a_reload_s_limits_hold_for_what_waits_for_its_origin(
+        start_policy, make_origin, dial, method):
+    """A request whose response, and a tunnel whose parent's answer, came after the
+    reload kept the limits of before to its end."""
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        asked.set()
+        assert goes_on.wait(TIMEOUT)
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        with contextlib.suppress(OSError):
+            conn.send(bytes(64 << 20))
+
+    origin = make_origin(script)
+    proxy = start_policy(OF_USERS.format(rate="1KiB"), FLOOR if method == "GET" else (
+        f'route = "corp"\n{FLOOR}connect_ports = "any"\n{parent(origin)}'))
+    client = dial(proxy)
+    client.send(build_request(
+        method, origin.url() if method == "GET" else origin.authority,
+        host=origin.authority))
+    assert asked.wait(TIMEOUT)
+    proxy.policy.write_text(OF_USERS.format(rate="1GiB"))
+    proxy.hup()
+    goes_on.set()
+    client.read_exact(1 << 20)              # 17 minutes at the old rate
+
+
+def test_a_tunnel_is_counted_where_its_new_worker_counts(
+        start_policy, make_origin, call):
+    """It stayed in the row of its client: all that had moved had a quota each."""
+    policy = """
+        default = "allow"
+        [limits.default]
+        per = "{per}"
+        bytes_per_day = "{most}"
+        """
+    proxy = start_policy(policy.format(per="client", most="100MiB"), FLOOR)
+    authority = make_origin(flood).authority
+    clients = [call(proxy.port, f"127.0.0.{host}") for host in (1, 2)]
+    for client in clients:
+        assert tunnel_from(client, authority) == 200
+    proxy.policy.write_text(policy.format(per="all", most="1MiB"))
+    proxy.reload(RENEW.format(1) + f'policy = "{proxy.policy}"\n{FLOOR}')
+    wait_until(lambda: handed(proxy), "they have moved")
     clients[0].send(b"begin")
     with contextlib.suppress(OSError, Closed):
         clients[0].read_exact(16 << 20)

@@ -28,6 +28,10 @@ cdef int take_limits(Client client, object name, dict left) except -1
 cdef object named_limits(Client client)
 # What the request's limits count: its user's name, or Terms.subject.
 cdef bytes counted_of(Client client, Terms terms)
+# Before its bytes move: a reload may have brought other limits since it was charged.
+cdef int renew_meanwhile(Client client) except -1
+# After readmit_user: counts it where the limits of this process count.
+cdef int move_row(Client client) except -1
 # For a request that becomes a tunnel: a 101.
 cdef int admit_tunnel(Client client) noexcept
 

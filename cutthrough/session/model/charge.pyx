@@ -27,7 +27,7 @@ from cutthrough.policy.limits cimport (
     SETTLE_US, Lane, Meter, Terms, are_equal, has_allowance, seconds_left_today)
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.context cimport Context
-from cutthrough.session.model.state cimport HALF_CLOSED, RELAY, REQUEST
+from cutthrough.session.model.state cimport HALF_CLOSED, REQUEST
 
 cdef enum:
     # Half of the rows of limited users: values without end leave the other half
@@ -101,6 +101,11 @@ cdef int admit_again(Client c) except -1:
     return OK if terms is c.terms else admit(c, terms)
 
 
+cdef int move_row(Client c) except -1:
+    """Taken over: its row is another's if the limits here count others together, or none."""
+    return change_terms(c, c.terms)
+
+
 cdef int readmit_user(Client c) except -1:
     c.terms = c.context.limiter.terms_of(c.account.name, named_limits(c))
     cdef int outcome = outcome_of(c.context.limiter.adopt(
@@ -115,10 +120,13 @@ def renew_limits(Context context):
     """Limits that a reload has changed hold for transfers under way, from their next turn."""
     cdef Client c = <Client>context.newest
     while c is not None:
-        if c.account is not None and (
-                c.state == REQUEST or RELAY <= c.state <= HALF_CLOSED):
+        if c.account is not None and REQUEST <= c.state <= HALF_CLOSED:
             renew(c)
         c = c.older
+
+
+cdef int renew_meanwhile(Client c) except -1:
+    return 0 if c.snapshot is c.context.snapshot else renew(c)
 
 
 cdef int renew(Client c) except -1:

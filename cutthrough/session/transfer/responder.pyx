@@ -14,6 +14,7 @@ from cutthrough.net.buffers cimport COPY_BLOCK, bytes_of, scratch
 from cutthrough.net.pump cimport Pump, Tap
 from cutthrough.net.relay cimport push, start_pump, stop_pump
 from cutthrough.outcome cimport CLIENT_RESET, FILTER_FAILED, HEAD_TOO_LARGE, OVERLOADED
+from cutthrough.session.model.charge cimport renew_meanwhile
 from cutthrough.session.model.client cimport Client, Observer, extras_of, is_last
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.request cimport Request
@@ -112,6 +113,7 @@ cdef class Responder:
 
 cdef int begin_answer(Client c, int ending) except -1:
     cdef Pump *down = &c.relay.down
+    renew_meanwhile(c)
     if down.sink == NULL:
         down.may_splice = False             # there is no source
         start_pump(down, NULL, &c.sock, 0)
