@@ -8,6 +8,7 @@ import pytest
 from tests.support.captures import database as database
 from tests.support.captures import wait_rows
 from tests.support.client import build_request
+from tests.support.parents import http, parent
 
 pytestmark = pytest.mark.any_loop
 
@@ -167,3 +168,22 @@ def test_what_may_be_shown_is_shown(start, make_origin, dial, database):
     assert line["url"].endswith(f"/a?b&api_key={TOKEN}")
     (row,) = wait_rows(database)
     assert f"api_key={TOKEN}" in row["url"]
+
+
+def test_a_connection_that_names_its_client_is_no_other_request_s(
+        start_policy, make_origin, dial):
+    """The head behind a body that filters had is read anew, once the parent has the
+    user's credentials: the connection was pooled then, for requests without (R46)."""
+    way = make_origin(http)
+    proxy = start_policy(
+        POLICY.format(keys="", more=', "body"').replace('capture = "full"\n', ""),
+        'route = "corp"\nconnect_ports = "any"\n'
+        f'{parent(way, pass_credentials=True)}'
+        '[[listeners]]\naddress = "127.0.0.1:0"\nauth = "none"\n',
+        modules={"injects": MODULE})
+    url = "http://127.0.0.1:4711/a"
+    client = dial(proxy)
+    assert client.ask("POST", url, "Content-Length: 4", body=b"NONE").status == 200
+    assert dial(proxy).get(url, auth=None).status == 200
+    assert [request.method for request in way.requests] == [
+        "CONNECT", "POST", "CONNECT", "GET"]

@@ -4,6 +4,12 @@ import socket
 
 import pytest
 
+from tests.support.certificates import (
+    Authority,
+    TlsSocket,
+    client_context,
+    localhost,
+)
 from tests.support.client import CREDENTIALS, Client, build_request
 from tests.support.origin import Connection, answer, echo, stall
 from tests.support.parents import (
@@ -17,6 +23,7 @@ from tests.support.parents import (
     socks,
     socks4,
 )
+from tests.support.tls_listener import table
 from tests.wire.twin_proxy import SIGNATURE, read_proxy_header
 
 VIA = b"1.1 test-proxy"
@@ -146,6 +153,25 @@ def test_a_connection_made_with_a_clients_credentials_is_no_other_requests(
     for _ in range(2):
         assert client.get("http://127.0.0.1:4711/a").status == 200
     assert [one.method for one in way.requests] == ["CONNECT", "GET"] * 2
+
+
+@pytest.mark.any_loop
+@pytest.mark.parametrize(("scheme", "connections"), [("Negotiate", 2), ("Basic", 1)])
+def test_a_connection_that_a_client_s_scheme_authenticates_is_no_other_s(
+        start_proxy, make_origin, dial, scheme, connections):
+    """NTLM and Negotiate authenticate the connection (R23), to a parent too."""
+    clients, way = Authority("clients"), make_origin(http)
+    proxy = start_proxy(config=f'route = "corp"\n{OVERRIDE}' + parent(
+        way, pass_credentials=True, resolve="parent", plain="absolute") + table(
+        localhost(), client_ca=f'"{clients.own.certificate}"',
+        client_certificate='"required"'))
+    for name, auth in ("alice", f"{scheme} YWJj"), ("bob", None):
+        client = dial(proxy)
+        client.sock = TlsSocket(
+            client.sock, client_context(clients.sign(subject=f"/CN={name}")))
+        assert client.get(f"http://{NAME}:4711/a", auth=auth).status == 200
+    assert len(way.connections) == connections
+    assert way.requests[-1].all("proxy-authorization") == []
 
 
 @pytest.mark.any_loop

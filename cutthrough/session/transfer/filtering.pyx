@@ -248,6 +248,7 @@ cdef class Filtering(Responder):
     def send_request(self, bytes text, bytes shown=None):
         """The head before a request's body that the filters have."""
         cdef Client c = self.client
+        cdef bint can_retry
         cdef int outcome
         if c is None or not is_with_player(c) and (
                 up_sluice(c) is None or up_sluice(c).lost):
@@ -255,7 +256,9 @@ cdef class Filtering(Responder):
         try:
             c.poller.take_time()
             self.show(shown)
+            can_retry = c.request.can_retry         # as its way and its own head have it
             outcome = rebuild(c, text)
+            c.request.can_retry = c.request.can_retry and can_retry
             if outcome != OK:
                 refuse_unfit(c, outcome, "on_request_body", UNFIT)
                 return

@@ -37,6 +37,7 @@ from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.standby cimport Standby
 from cutthrough.session.model.state cimport DIAL, PARENT, RESOLVE
 from cutthrough.session.ways.origins cimport outcome_of_way
+from cutthrough.session.ways.reuse cimport is_of_connection
 from cutthrough.wire.absolute cimport build_absolute_head
 from cutthrough.wire.rewrite cimport Span
 from cutthrough.wire.authority cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
@@ -148,12 +149,14 @@ cdef int take_member(Client c, Passage p, int i) except -1:
 
 cdef bint names_client(Passage p, int kind) except -1:
     """Is a connection this client's alone? By a PROXY header, or by its credentials in a
-    CONNECT; those of a request in absolute form are the request's."""
+    CONNECT; those of a request in absolute form are the request's, unless their scheme is one
+    that authenticates connections."""
     cdef Parent parent
     for parent in p.chain:
         if parent.proxy_protocol or (
                 parent.passes_credentials and p.credentials is not None
-                and not (kind == HOP_FORWARD and parent is p.parent)):
+                and not (kind == HOP_FORWARD and parent is p.parent
+                         and not is_of_connection(p.credentials, len(p.credentials)))):
             return True
     return False
 

@@ -27,8 +27,9 @@ cdef void judge_reuse(Client c, const Head *head, const char *data,
         and has_token(head, data, F_EXPECT, b"100-continue", 12))
     # Or a body that the origin may not expect, and then takes for its next request: a GET's
     # has no meaning (RFC 9110 section 9.3.1), and some origins see a 100-continue that we do
-    # not see
-    r.marks_origin = marks_connection(head, data) or (
+    # not see. A mark is never taken back: the head may be the filters', and the way, whose
+    # connection is marked if it names the client, was chosen before
+    r.marks_origin |= marks_connection(head, data) or (
         has_body and (r.method == M_GET or r.method == M_HEAD
                       or (head.first[F_EXPECT] != 0 and not r.awaits_100)))
 
@@ -37,11 +38,13 @@ cdef bint marks_connection(const Head *head, const char *data) noexcept nogil:
     """NTLM and Negotiate authenticate the connection, not the request: later requests on it
     are that user's (R23). Such a connection is never another client's."""
     cdef const Field *field
-    cdef const char *value
     if head.first[F_AUTHORIZATION] == 0:
         return False
     field = &head.fields[head.first[F_AUTHORIZATION] - 1]
-    value = data + field.value
-    return (field.value_len >= 4 and equals_lower(value, b"ntlm", 4)) or (
-        field.value_len >= 9 and equals_lower(value, b"negotiate", 9)) or (
-        head.count[F_AUTHORIZATION] > 1)
+    return head.count[F_AUTHORIZATION] > 1 or (
+        is_of_connection(data + field.value, field.value_len))
+
+
+cdef bint is_of_connection(const char *credentials, size_t n) noexcept nogil:
+    return (n >= 4 and equals_lower(credentials, b"ntlm", 4)) or (
+        n >= 9 and equals_lower(credentials, b"negotiate", 9))
