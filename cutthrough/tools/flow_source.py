@@ -23,7 +23,7 @@ from cutthrough.capture.query import MOST_FRAME, Answer, Query, Request
 from cutthrough.config.database import is_url, show_database
 from cutthrough.exchange.flow import Flow
 from cutthrough.process.environment import worker_environment
-from cutthrough.tools.console import Listener, Unanswered
+from cutthrough.tools.console import STRANGER, Listener, Unanswered
 
 # Until the next piece of an answer; a request to be sent has 30 s of its own, and a
 # file to be imported two minutes
@@ -70,9 +70,13 @@ class ByListener:
     def _ask(self, method: str, path: str, value: object = None,
              patience_s: float = ANSWER_S) -> dict[str, Any]:
         body = None if value is None else msgspec.json.encode(value)
-        answer: dict[str, Any] = json.loads(
-            self._listener.fetch(method, path, body, patience_s))
-        return answer
+        return self._read(self._listener.fetch(method, path, body, patience_s), dict)
+
+    def _read(self, text: bytes, kind: Any) -> Any:
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except msgspec.DecodeError:              # another server's, or a gateway's
+            raise Unanswered(f"{self._listener.where}: {STRANGER}") from None
 
     def list(self, *, filter: str, words: str, before: int, limit: int
              ) -> dict[str, Any]:
@@ -112,7 +116,7 @@ class ByListener:
         return self._listener.ask("GET", f"/flows/{number}/diff/{other}")
 
     def reads(self) -> Rows:
-        rows: Rows = json.loads(self._listener.ask("GET", "/flows/reads"))
+        rows: Rows = self._read(self._listener.fetch("GET", "/flows/reads"), list)
         return rows
 
     def delete(self, number: int) -> dict[str, Any]:
@@ -128,15 +132,15 @@ class ByListener:
         return self._ask("POST", "/flows/send", request, SEND_S)
 
     def import_file(self, content: bytes, name: str) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._listener.fetch(
+        answer: dict[str, Any] = self._read(self._listener.fetch(
             "POST", "/flows/import?" + urlencode({"name": name}, quote_via=quote),
-            content, IMPORT_S))
+            content, IMPORT_S), dict)
         return answer
 
     def follow(self) -> Iterator[bool]:
         """Yields whether there may be flows that the yield before did not know; at the
         latest with the stream's next sign of life. Raises Unanswered in the end."""
-        newest = self.list(filter="", words="", before=0, limit=1)["newest"]
+        newest = self.list(filter="", words="", before=0, limit=1).get("newest", 0)
         yield True
         for line in self._listener.lines(f"/flows/live?after={newest}"):
             yield line.startswith(b"data: ")

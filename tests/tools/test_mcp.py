@@ -8,8 +8,8 @@ import pytest
 
 from cutthrough.cli import main as cli
 from cutthrough.storage.stores import open_reader, open_store
-from cutthrough.tools.console import Unanswered
-from cutthrough.tools.flow_source import ByDatabase
+from cutthrough.tools.console import Listener, Unanswered
+from cutthrough.tools.flow_source import ByDatabase, ByListener
 from cutthrough.tools.mcp_results import MOST_ROWS, MOST_TEXT, UNTRUSTED
 from tests.capture.flows import row
 from tests.support.mcp_tools import ARGUMENTS, READING, WRITING, ask, refusal, served
@@ -229,3 +229,17 @@ def test_without_the_package_the_remedy_is_named(monkeypatch, capfd):
     monkeypatch.delitem(sys.modules, "cutthrough.tools.mcp_server", raising=False)
     assert cli.main(["mcp", "--db", "x"]) == 2
     assert "pip install 'cutthrough[mcp]'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("text", [b"<html>", b"", b"[1]", b'"a"', b"\xff", b'{"a":'])
+@pytest.mark.parametrize("call", [
+    lambda source: source.list(filter="", words="", before=0, limit=1),
+    lambda source: source.show(1),
+    lambda source: source.import_file(b"", "a.har"),
+    lambda source: next(source.follow())])
+def test_an_answer_of_another_server_is_none(monkeypatch, text, call):
+    """Who follows new flows ended silently by it, and no later one was told of any."""
+    source = ByListener(Listener("127.0.0.1:1"))
+    monkeypatch.setattr(Listener, "fetch", lambda *words, **more: text)
+    with pytest.raises(Unanswered, match="is not an admin listener"):
+        call(source)
