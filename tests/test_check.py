@@ -232,7 +232,7 @@ def test_via_that_is_off_is_noted(capsys):
     ('[parents.a]\nurl = "http://me:hunter2@h:1"  # ours',
      '    url = "http://…@h:1"  # ours\n          ^^^^^^^^^^^^^^\n'),
     ('origin = "http://me:hun@ter2@h:1x"', "origin: '…@h:1x:80': an IPv6 address"),
-    ('trace_url = "https://me:hunter2@h/p"', '    trace_url = "https://…@h/p"'),
+    ('trace_url = "https://me:hunter2@h/p"', '    trace_url = …\n'),
     ('admin = "http://me:hunter2@h:1"', "'http://…@h:1' is not host:port; "
      "did you mean …@h:1?\n    admin = \"http://…@h:1\"\n            ^^^^^^^^^"),
     ('listen = ["me:hunter2@h:1x"]', "'…@h:1x'"),

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from cutthrough.config.option import ConfigError, Option
 from cutthrough.config.redaction import RedactionOptions
-from cutthrough.config.values import FLAG, TEXT, Kind
+from cutthrough.config.values import FILE, FLAG, TEXT, Kind
 
 
 def parse_ratio(text: str) -> float:
@@ -26,8 +26,12 @@ class TraceOptions(RedactionOptions, frozen=True, kw_only=True):
 
     trace_url: Annotated[str, Option(
         TEXT._replace(metavar="URL"), "collector of spans, by OTLP over HTTP; rules "
-        "with capture choose the requests: http://127.0.0.1:4318/v1/traces; needs "
-        "cutthrough[otlp]: docs/traces.md", "none", section="Traces", swapped=True,
+        "with capture choose the requests: http://127.0.0.1:4318/v1/traces; with a key "
+        "in its query prefer trace_url_file; needs cutthrough[otlp]: docs/traces.md",
+        "none", section="Traces", file="trace_url_file",
+        stand_in="http://127.0.0.1:4318/v1/traces", swapped=True, of_program=True)] = ""
+    trace_url_file: Annotated[str, Option(
+        FILE, "file with the URL on one line", "none", swapped=True,
         of_program=True)] = ""
     trace_ratio: Annotated[float, Option(
         RATIO, "share of requests to be traced, if they have no valid traceparent; "
@@ -49,6 +53,6 @@ class TraceOptions(RedactionOptions, frozen=True, kw_only=True):
             is_url = False
         if not is_url:
             yield ConfigError("", "trace_url", "is not http://HOST:PORT/PATH or https://")
-        elif "@" in url.netloc:              # its text is in the log, and in /config
+        elif "@" in url.netloc:              # requests would quote it in its errors
             yield ConfigError("", "trace_url", "has a password: give it as a field, in "
                               "the variable OTEL_EXPORTER_OTLP_HEADERS")

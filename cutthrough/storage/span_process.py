@@ -12,6 +12,7 @@ Fields, time-out, compression, certificates and the resource are those of the va
 import contextlib
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -37,6 +38,8 @@ GATHER_S = 1.0
 END_S = 5.0
 # Of an exchange: a URL and a head are bounded by 256 KiB
 MOST_MESSAGE = 1 << 20
+
+_QUERY = re.compile(r"\?[^\s()<>'\"]+")
 
 
 class Exporter:
@@ -105,6 +108,14 @@ class Exporter:
             self._channel.send(msgspec.msgpack.encode(done))
 
 
+def hide_queries(record: logging.LogRecord) -> bool:
+    """The exporter's lines quote the collector's URL, and its query may be a key. A
+    traceback would quote it too."""
+    record.msg, record.args = _QUERY.sub("?[redacted]", record.getMessage()), ()
+    record.exc_info = None
+    return True
+
+
 def main(fd: int) -> int:
     # It ends when the writer has: not by a signal to the whole service
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP,
@@ -116,6 +127,7 @@ def main(fd: int) -> int:
         return 0
     start = msgspec.msgpack.decode(packet, type=Start)
     errors = ErrorLog(start.form, "traces")
+    errors.addFilter(hide_queries)
     logging.basicConfig(level=logging.WARNING, handlers=[errors])
     exporter = Exporter(channel, start)
     while True:

@@ -258,6 +258,23 @@ def test_a_field_of_http2_names_the_parent(start_policy, collector, make_origin,
 # Settings, and losses
 
 
+def test_a_key_in_the_collector_s_url_is_sent_and_shown_nowhere(
+        start_policy, collector, make_origin, dial, tmp_path):
+    collector.status = 503                      # the exporter's line quotes its error
+    file = tmp_path / "url"
+    file.write_text(f"{collector.url}?api-key=s3cret-1\n")
+    file.chmod(0o600)
+    proxy = start_policy(RULES, f'trace_url_file = "{file}"\nadmin = "127.0.0.1:0"\n')
+    assert dial(proxy).get(make_origin(answer(OK)).url("/")).status == 200
+    wait_until(lambda: collector.requests, "it is sent")
+    assert collector.requests[0][0] == "/v1/traces?api-key=s3cret-1"
+    collector.close()
+    wait_until(lambda: "/v1/traces?[redacted]" in proxy.stderr(), proxy.stderr)
+    port = re.search(r"admin listener on 127\.0\.0\.1:(\d+)", proxy.stderr())[1]
+    shown = Operator(int(port)).ask("GET", "/config")[1]
+    assert "trace_url is set" in shown and "s3cret" not in shown + proxy.stderr()
+
+
 def test_fields_and_resource_are_those_of_the_environment(
         start, collector, make_origin, dial):
     proxy = start(OTEL_EXPORTER_OTLP_HEADERS="api-key=s3cret",
