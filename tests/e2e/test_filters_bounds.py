@@ -137,3 +137,41 @@ def test_a_silence_in_a_body_that_a_filter_awaits_is_answered(
     reply = dial(proxy).get(origin.url())
     assert (reply.status, reply.error) == (504, "connection_read_timeout")
     assert proxy.wait_log(1)[0]["reason"] == "idle_timeout"
+
+
+LATE = """
+class Late:
+    async def on_request_body(self, flow, body):
+        method, _, path = body.decode().partition(" ")
+        flow.request.method, flow.request.path = method, path
+"""
+
+
+def test_a_path_that_filters_of_a_body_change_is_judged_again(
+        start_policy, make_origin, dial):
+    """R41: the origin was connected, and nobody asked the rules about the new one."""
+    proxy = start_policy("""
+        [filters.late]
+        code = "late:Late"
+        [[rules]]
+        action = "deny"
+        paths = ["/admin/**"]
+        [[rules]]
+        action = "deny"
+        methods = ["DELETE"]
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.0/8"]
+        filters = ["late"]
+        """, modules={"late": LATE})
+    origin = make_origin()
+    for said, status in (
+            (b"PUT /here", 200), (b"PUT /admin/x", 403), (b"DELETE /here", 403)):
+        reply = dial(proxy).ask(
+            "POST", origin.url("/a"), f"Content-Length: {len(said)}", body=said)
+        assert reply.status == status, said
+    assert [(request.method, request.target) for request in origin.requests] == [
+        ("PUT", "/here")]
+    lines = proxy.wait_log(3)
+    assert [line["reason"] for line in lines] == ["ok", "path_denied", "destination_denied"]
+    assert len({line["rule"] for line in lines}) == 3

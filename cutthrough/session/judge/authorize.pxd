@@ -10,6 +10,9 @@ cdef int judge(Client c) except -1
 cdef int judge_request(Client c) except -1
 # Called for each address before it is connected to (R26). Returns an Outcome.
 cdef int judge_address(Client c, const Address *address) except -1
+# Called for a request that has its way, if filters of its body may have changed method or path.
+# Returns an Outcome.
+cdef int judge_late(Client c) except -1
 # Called for a connected tunnel, when its first bytes are known. Returns an Outcome.
 cdef int judge_opening(Client c) except -1
 # Called for a tunnel that is to be opened: if its CONNECT names an address and its ClientHello a

@@ -217,6 +217,28 @@ cdef int judge_opening(Client c) except -1:
     return OK
 
 
+cdef int judge_late(Client c) except -1:
+    """What the first rule does besides stays (R41)."""
+    cdef Verdict verdict
+    cdef Address literal
+    cdef const Address *address
+    cdef int outcome
+    if c.snapshot.acl is None:
+        return OK
+    address = literal_of(c, &literal) if c.origin is None else known_address(c, &literal)
+    ask_rules(c, c.snapshot, address, &verdict)
+    if verdict.outcome != OK:
+        c.request.rule = verdict.rule
+    if verdict.outcome != OK or verdict.rule == c.request.rule:
+        return verdict.outcome
+    if verdict.maybe or not c.snapshot.acl.share_way(c.request.rule, verdict.rule):
+        return DESTINATION_DENIED       # it is connected by another way than this rule's
+    if address == NULL or verdict.opens_floor or c.request.hop.kind == HOP_LOCAL:
+        return OK
+    outcome = c.snapshot.judge_floor(address.family, address.bytes)
+    return OK if outcome != OK and is_opened_by_connect(c) else outcome
+
+
 cdef int judge_server_name(Client c) except -1:
     cdef Acl acl = c.snapshot.acl
     cdef Address literal

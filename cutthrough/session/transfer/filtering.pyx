@@ -18,6 +18,7 @@ from cutthrough.net.pump cimport Tap
 from cutthrough.outcome cimport FILTER_FAILED, FILTER_REFUSED, OK, status_of
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
+from cutthrough.session.judge.authorize cimport judge_late
 from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.client cimport Client, extras_of, is_last
 from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE
@@ -265,6 +266,10 @@ cdef class Filtering(Responder):
             if not is_same_target(c):
                 refuse_unfit(c, FILTER_FAILED, "on_request_body",
                              "the target cannot change: the origin is connected")
+                return
+            outcome = judge_late(c)
+            if outcome != OK:
+                c.refuse(outcome)
                 return
             if is_with_player(c):
                 c.extras.replay.take_head(is_chunked())
