@@ -18,7 +18,7 @@ import msgspec
 
 from cutthrough.config.credentials import contradictions_of_credentials
 from cutthrough.config.fleet import contradictions_of_fleet
-from cutthrough.config.listeners import Listener, contradictions, merge
+from cutthrough.config.listeners import Listener, beside_admin, contradictions, merge
 from cutthrough.config.log_format import parse_log_format
 from cutthrough.config.log_target import parse_log_target
 from cutthrough.config.mistake import raise_all
@@ -385,9 +385,7 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         yield from contradictions_of_credentials(
             self.user, self.password, self.demonstration, self.all_listeners,
             self.listen)
-        if self.admin in [listener.shown for listener in self.all_listeners
-                          if listener.address[1] or listener.is_path]:
-            yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
+        yield from beside_admin(self.admin, self.all_listeners)
         yield from self.contradictions_of_administration()
         yield from contradictions_of_sources(self.sources)
         yield from contradictions_of_parents(self.parents, self.groups, self.route)

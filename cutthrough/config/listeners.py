@@ -30,6 +30,7 @@ from cutthrough.config.values import (
     is_loopback,
     show_address,
     show_count,
+    split_address,
 )
 
 Address = tuple[str, int]
@@ -355,6 +356,26 @@ def contradictions(listen: Sequence[Address], proxy_protocol: Sequence[Address],
                               "in listen")
     yield from _contradictions_of_proxy_protocol(
         merged, len(listen), bool(proxy_protocol), bool(proxy_protocol_from))
+
+
+def beside_admin(admin: str, rows: Sequence[Listener]) -> Iterator[ConfigError]:
+    """The admin listener's address is no other's; that of all addresses contains it."""
+    for listener in rows:
+        if listener.is_path or admin == "off" or admin.startswith("unix:"):
+            meets = listener.is_path and listener.shown == admin
+        else:
+            meets = _meets(listener.address, split_address(admin))
+        if meets:
+            where = "" if listener.shown == admin else f", as {listener.shown}"
+            yield ConfigError(
+                "", "admin", f"{admin} is also an address of listen{where}")
+
+
+def _meets(address: Address, other: Address) -> bool:
+    (host, port), (other_host, other_port) = address, other
+    return port == other_port != 0 and (host == other_host or (
+        (":" in host) == (":" in other_host)        # [::] has no address of IPv4
+        and not {host, other_host}.isdisjoint(("0.0.0.0", "::"))))
 
 
 def _contradictions_of_proxy_protocol(merged: Sequence[Listener], short: int,

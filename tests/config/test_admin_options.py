@@ -26,6 +26,24 @@ def test_an_admin_address_that_will_not_do_is_refused(text, reason):
     assert caught.value.key == "admin"
 
 
+@pytest.mark.parametrize(("listen", "admin"), [
+    ("0.0.0.0:9", "127.0.0.1:9"), ("127.0.0.1:9", "0.0.0.0:9"), ("[::]:9", "[::1]:9")])
+def test_an_address_among_all_of_a_port_is_taken(listen, admin):
+    """`check` took it, and the start met the kernel's refusal."""
+    with pytest.raises(ConfigError, match="is also an address of listen, as") as caught:
+        from_options(user="a", password="bcdefgh", listen=listen, admin=admin,
+                     admin_token="x")
+    assert caught.value.key == "admin"
+
+
+@pytest.mark.parametrize(("listen", "admin"), [
+    ("0.0.0.0:9", "127.0.0.1:8"), ("0.0.0.0:9", "[::1]:9"),
+    ("127.0.0.1:9", "127.0.0.2:9"), ("0.0.0.0:0", "127.0.0.1:0"),
+    ("0.0.0.0:9", "unix:/run/9"), ("0.0.0.0:9", "off")])
+def test_another_address_is_free(listen, admin):
+    assert from_options(user="a", password="bcdefgh", listen=listen, admin=admin)
+
+
 def test_an_admin_address_beyond_loopback_takes_a_token():
     assert from_options(admin="0.0.0.0:9090", admin_token="x").admin == "0.0.0.0:9090"
     assert from_options(admin="unix:/run/admin").admin == "unix:/run/admin"
