@@ -213,3 +213,26 @@ def test_the_way_is_the_connects(start, make_origin, dial):
     client = enter(proxy, dial(proxy), 4711)
     assert [ask(client).body for _ in range(3)] == [b"ok"] * 3
     assert not never.connections
+
+
+def test_a_reload_s_way_is_that_of_the_first_request_inside_too(
+        start, make_origin, dial):
+    """The connection that the handshakes had made went another way: the request took
+    it, and left it to the requests of the new one (R46)."""
+    def way_out(conn: Connection) -> None:
+        assert conn.read_request().method == "CONNECT"
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        over_tls(okay)(conn)
+
+    origin, corp = make_origin(over_tls(okay)), make_origin(way_out)
+    proxy = start(more=parent(corp))
+    client = enter(proxy, dial(proxy), origin.port)
+    client.sock.shake()
+    proxy.wait_log(1)
+    proxy.policy.write_text(ALL + 'route = "corp"\n')
+    proxy.hup()
+    for path in ("/1", "/2"):
+        assert ask(client, path=path).body == b"ok"
+    assert not origin.requests
+    assert [request.method for request in corp.requests] == ["CONNECT", "GET", "GET"]
+    assert [line["parent"] for line in proxy.wait_log(3)[1:]] == ["corp"] * 2

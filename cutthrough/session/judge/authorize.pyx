@@ -91,6 +91,7 @@ cdef int judge_connect(Client c, Inside inside) except -1:
         inside.source = verdict.hop.source or own_source(c)
         # A rule that depends on an unknown address might be another's
         identify(inside, -1 if verdict.maybe else verdict.rule)
+        inside.leave()                  # the connection at hand went the way of before
         c.request.hop.tls = inside.tls
     return outcome
 
