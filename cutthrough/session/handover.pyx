@@ -40,7 +40,7 @@ from cutthrough.session.model.context cimport Context, places_taken
 from cutthrough.session.model.counters cimport BOUND_CONNECTIONS, N_METHODS
 from cutthrough.session.handover_record import FORMAT, Tunnel
 from cutthrough.session.judge.source cimport name_of_source, source_named
-from cutthrough.session.model.charge cimport counted_of, move_row, readmit_user
+from cutthrough.session.model.charge cimport caller_of, counted_of, move_row, readmit_user
 from cutthrough.session.model.entrance cimport Entrance
 from cutthrough.session.model.flight_recorder cimport E_TAKEN, note
 from cutthrough.session.model.inside cimport prints_of
@@ -101,7 +101,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
     return Tunnel(
         format=FORMAT, number=number, frozen_us=clock_us(),
         worker=worker_of_id(c, worker), request_id=c.request_id,
-        client=address_of(&c.address),
+        client=address_of(&c.address), peer=named_by(c),
         sender=None if sender_of(c) == NULL else address_of(sender_of(c)),
         tlvs=c.extras.tlvs or b"", tcp=tcp_of(c) or b"",
         origin=address_of(&c.origin.address), source=name_of_source(c) or "",
@@ -126,6 +126,12 @@ cdef object describe(Client c, int number, int worker, bint same_page):
                   else NULL),
         down=way_of(&c.relay.down, c.relay.down.shut, &c.usage.meter.down
                     if c.usage.meter != NULL else NULL))
+
+
+cdef object named_by(Client c):
+    """None: its request names no client."""
+    return address_of(&c.entrance.peer) if c.entrance is not None and (
+        c.entrance.has_peer) else None
 
 
 cdef bytes tcp_of(Client c):
@@ -169,6 +175,7 @@ cdef class Parcel:
         """The tunnel goes on here; it is cut if it cannot be watched any more, or if a reload
         would have cut it meanwhile."""
         cdef Client c = self.client
+        cdef const Address *caller = caller_of(c)
         cdef bint watched = False
         self.client = None
         c.poller.take_time()
@@ -177,7 +184,7 @@ cdef class Parcel:
         link(c.context, c)
         if self.holder >= 0:
             c.context.limiter.reclaim(&c.usage, self.holder, self.tally, counted_of(c, c.terms),
-                                      c.address.family, c.address.bytes, c.poller.now_us)
+                                      caller.family, caller.bytes, c.poller.now_us)
         try:
             c.poller.add(c)
             watched = True
@@ -284,8 +291,12 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
         read_address(&sender, record.sender)
         c.sender = number_of_sender(&sender)
     set_tlvs(c, record.tlvs or None)
-    if record.tcp:
+    if record.tcp or record.peer is not None:
         c.entrance = Entrance()
+    if record.peer is not None:
+        read_address(&c.entrance.peer, record.peer)
+        c.entrance.has_peer = True
+    if record.tcp:
         c.entrance.prints = Prints.__new__(Prints)
         c.entrance.prints.tcp = record.tcp
     r.is_tunnel = True

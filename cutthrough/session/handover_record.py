@@ -76,6 +76,7 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     tcp: bytes = b""                         # its client's fingerprint; empty: none
     for_origin: bool = False                 # of an upgrade through a named origin
     vouched: bool = False                    # its door named the user; see Client
+    peer: Address | None = None              # the proxy that named `client` in its head
 
 
 class Done(msgspec.Struct, tag="done"):

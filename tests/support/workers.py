@@ -15,7 +15,7 @@ from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.worker.handover import Giver, Taker
 from cutthrough.worker.worker import Pages, Worker
-from tests.support.client import PASSWORD, USER, Client
+from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.lines import read_line
 from tests.support.origin import Origin
 from tests.support.wait import PATIENCE
@@ -33,9 +33,10 @@ class Pair:
                  **options: object) -> None:
         self.log = tmp_path / "access.log"
         self.config: Config = from_options(
-            None, listen="127.0.0.1:0", user=USER, password=PASSWORD,
+            None, user=USER, password=PASSWORD,
             access_log=str(self.log), access_log_format="json",
-            max_connections_total=100, max_connections_per_client=100, **options)
+            max_connections_total=100, max_connections_per_client=100,
+            **{"listen": "127.0.0.1:0", **options})
         self.listeners = listen(("127.0.0.1", 0))
         self.page = create(3)
         first = Generation(1, self.config, policy or Policy())
@@ -74,13 +75,20 @@ class Pair:
             left = {kind: n for kind, n in worker.leaks().items() if n}
             assert not left, left
 
-    async def open(self, origin: Origin, n: int = 1) -> list[Client]:
+    async def open(self, origin: Origin, n: int = 1, field: str = "") -> list[Client]:
         def dial() -> list[Client]:
-            return [Client(self.port).tunnel(origin.authority) for _ in range(n)]
+            return [self.dial(origin, field) for _ in range(n)]
 
         made = await asyncio.to_thread(dial)
         self.clients += made
         return made
+
+    def dial(self, origin: Origin, field: str) -> Client:
+        client = Client(self.port)
+        client.send(build_request("CONNECT", origin.authority, *filter(None, [field]),
+                                  host=origin.authority))
+        assert client.read_response("CONNECT").status == 200
+        return client
 
     def give(self, sock: socket.socket, holder: int = 1) -> Giver:
         return Giver(self.old, sock, holder, lambda *told: self.told.append(told),

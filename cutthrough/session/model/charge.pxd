@@ -1,6 +1,7 @@
 """How much a client may use: charged at each step of a connection."""
 
 from libc.stdint cimport int64_t
+from cutthrough.net.address cimport Address
 from cutthrough.policy.limits cimport Terms
 from cutthrough.session.model.client cimport Client
 
@@ -28,6 +29,8 @@ cdef int take_limits(Client client, object name, dict left) except -1
 cdef object named_limits(Client client)
 # What the request's limits count: its user's name, or Terms.subject.
 cdef bytes counted_of(Client client, Terms terms)
+# The address whose connections it is one of: a request's named client has none.
+cdef const Address *caller_of(Client client) noexcept
 # Before its bytes move: a reload may have brought other limits since it was charged.
 cdef int renew_meanwhile(Client client) except -1
 # After readmit_user: counts it where the limits of this process count.

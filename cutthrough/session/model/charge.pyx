@@ -15,6 +15,7 @@ read meanwhile, so the kernel holds back the sender (R31).
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.pump cimport Pump
 from cutthrough.net.relay cimport is_holding
@@ -25,7 +26,7 @@ from cutthrough.policy.ledger cimport (
     ENTERED, OVER_CLIENT, OVER_CONNECTIONS, OVER_QUOTA, OVER_RATE, OVER_TUNNELS, Entry)
 from cutthrough.policy.limits cimport (
     SETTLE_US, Lane, Meter, Terms, are_equal, has_allowance, seconds_left_today)
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.client cimport Client, address_of_connection
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.state cimport HALF_CLOSED, REQUEST
 
@@ -107,10 +108,11 @@ cdef int move_row(Client c) except -1:
 
 
 cdef int readmit_user(Client c) except -1:
+    cdef const Address *caller = caller_of(c)
     c.terms = c.context.limiter.terms_of(c.account.name, named_limits(c))
     cdef int outcome = outcome_of(c.context.limiter.adopt(
-        &c.usage, c.terms, counted_of(c, c.terms), c.request.is_tunnel, c.address.family,
-        c.address.bytes, c.poller.now_us))
+        &c.usage, c.terms, counted_of(c, c.terms), c.request.is_tunnel, caller.family,
+        caller.bytes, c.poller.now_us))
     c.relay.up.allowance = c.relay.down.allowance = (
         0 if c.usage.meter != NULL else INT64_MAX)
     return outcome
@@ -139,11 +141,12 @@ cdef int renew(Client c) except -1:
 
 cdef int change_terms(Client c, Terms newest) except -1:
     cdef Entry entry
+    cdef const Address *caller = caller_of(c)
     c.context.limiter.end_meter(
         &c.usage, c.terms, &c.relay.up.allowance, &c.relay.down.allowance, c.poller.now_us)
     entry = c.context.limiter.change(
-        &c.usage, newest, counted_of(c, newest), c.request.is_tunnel, c.address.family,
-        c.address.bytes, c.poller.now_us)
+        &c.usage, newest, counted_of(c, newest), c.request.is_tunnel, caller.family,
+        caller.bytes, c.poller.now_us)
     c.terms = newest
     c.relay.up.allowance = c.relay.down.allowance = (
         0 if c.usage.meter != NULL else INT64_MAX)
@@ -169,6 +172,10 @@ cdef int take_limits(Client c, object name, dict left) except -1:
 
 cdef inline double tokens_left(const Lane *lane, const Pump *pump) noexcept nogil:
     return lane.tokens - (lane.granted - pump.allowance)
+
+
+cdef const Address *caller_of(Client c) noexcept:
+    return &c.address if c.entrance is None else address_of_connection(c)
 
 
 cdef bytes counted_of(Client c, Terms terms):
