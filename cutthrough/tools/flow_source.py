@@ -70,7 +70,9 @@ class ByListener:
     def _ask(self, method: str, path: str, value: object = None,
              patience_s: float = ANSWER_S) -> dict[str, Any]:
         body = None if value is None else msgspec.json.encode(value)
-        return self._read(self._listener.fetch(method, path, body, patience_s), dict)
+        answer: dict[str, Any] = self._read(
+            self._listener.fetch(method, path, body, patience_s), dict)
+        return answer
 
     def _read(self, text: bytes, kind: Any) -> Any:
         try:

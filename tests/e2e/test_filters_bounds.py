@@ -173,5 +173,6 @@ def test_a_path_that_filters_of_a_body_change_is_judged_again(
     assert [(request.method, request.target) for request in origin.requests] == [
         ("PUT", "/here")]
     lines = proxy.wait_log(3)
-    assert [line["reason"] for line in lines] == ["ok", "path_denied", "destination_denied"]
+    assert [line["reason"] for line in lines] == [
+        "ok", "path_denied", "destination_denied"]
     assert len({line["rule"] for line in lines}) == 3
