@@ -20,7 +20,13 @@ from cutthrough.codings import CodingError, Decoders, make_decoders
 from cutthrough.contained import call
 from cutthrough.filters.calls import Calls, NoRoom
 from cutthrough.filters.exchange import Ended, Sluice, read, write
-from cutthrough.filters.flow import Headers, Request, Response, about_body
+from cutthrough.filters.flow import (
+    Headers,
+    Request,
+    Response,
+    about_body,
+    is_about_body,
+)
 from cutthrough.filters.heads import (
     build_request,
     build_response,
@@ -167,7 +173,7 @@ class _Passage:
     def trailers(self, is_changed: bool) -> list[tuple[str, str]]:
         """Those that go on behind the body: gRPC has its status there."""
         return [(name, value) for name, value in read_trailers(self.sluice.trailers())
-                if not is_changed or name.lower() not in ABOUT_BODY]
+                if not is_changed or not is_about_body(name)]
 
     def end(self, chunked: bool, trailers: list[tuple[str, str]]) -> None:
         if chunked:

@@ -26,8 +26,11 @@ HeaderItems = Mapping[str, str] | Iterable[tuple[str, str]]
 
 def about_body(headers: "Headers") -> list[str]:
     """The names of fields that a changed body makes wrong, digests of it among them."""
-    return [name for name, _ in headers
-            if name.lower() in _ABOUT_BODY or is_digest(name)]
+    return [name for name, _ in headers if is_about_body(name)]
+
+
+def is_about_body(name: str) -> bool:
+    return name.lower() in _ABOUT_BODY or is_digest(name)
 
 
 class Headers:

@@ -1,8 +1,8 @@
 """The carrier of a connection's bytes: the kernel's socket, or a transport above it.
 
 The inline functions of sysio serve a `Socket` of kind KERNEL. Every other kind is a row in a
-table of functions: TLS, also if the kernel makes its records, and a stream of HTTP/2. A pump treats them all alike, except
-that it checks if bytes may be spliced or peeked.
+table of functions: TLS, also if the kernel makes its records, and a stream of HTTP/2. A pump
+treats them all alike, except that it checks if bytes may be spliced or peeked.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t

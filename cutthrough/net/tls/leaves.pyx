@@ -140,15 +140,15 @@ cdef class TlsInterceptor(TlsContext):
             return "the authority has expired"
         if not self.constraints or name in self.leaves:
             return ""
-        why = self.forbidden.get(name)
-        if why is None:
+        reason = self.forbidden.get(name)
+        if reason is None:
             leaf = self.make(name)
-            why = self.why_forbidden(leaf)
-            if why:
-                put(self.forbidden, name, why, self.most)
+            reason = self.why_forbidden(leaf)
+            if reason:
+                put(self.forbidden, name, reason, self.most)
             else:
                 put(self.leaves, name, leaf, self.most)     # for the handshake that follows
-        return why
+        return reason
 
     cdef str why_forbidden(self, made):
         """Which of the authority's constraints the leaf's name breaks; "": none."""

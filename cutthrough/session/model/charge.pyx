@@ -175,7 +175,9 @@ cdef inline double tokens_left(const Lane *lane, const Pump *pump) noexcept nogi
 
 
 cdef const Address *caller_of(Client c) noexcept:
-    return &c.address if c.entrance is None else address_of_connection(c)
+    if c.entrance is None:              # not one expression: Cython's temporary is not const
+        return &c.address
+    return address_of_connection(c)
 
 
 cdef bytes counted_of(Client c, Terms terms):

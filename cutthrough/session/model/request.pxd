@@ -69,7 +69,7 @@ cdef extern from *:
         bint acted                          # the rule's acts have begun: see act
         bint stands_in                      # a tunnel's origin is none: see Replay
         unsigned room                       # to record it: see recording_room
-        unsigned queued                     # the number of the phase behind its wait for a rate, plus 1; 0: no wait
+        unsigned queued                     # phase behind its wait for a rate, plus 1; 0: no wait
 
         # the way to the origin
         bint dials                          # no connection from the idle pool is good enough

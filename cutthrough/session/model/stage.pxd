@@ -9,8 +9,7 @@ cdef enum Stage:
     STAGE_SOCKS = 2             # a greeting of version 5, or the request of version 4
     STAGE_SOCKS_USER = 4        # the credentials of RFC 1929
     STAGE_SOCKS_REQUEST = 8
-    STAGE_TRANSPARENT = 16      # the first bytes of a client that knows of no proxy, or
-                                # in a tunnel that is opened
+    STAGE_TRANSPARENT = 16      # the first bytes of a client that knows of no proxy, or in a tunnel
     N_STAGES = 5
     STAGE_TLS_IF_BEGUN = 32     # the first byte decides if STAGE_TLS follows
     STAGE_TLS = 64              # a handshake; see secure
