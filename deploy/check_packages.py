@@ -6,8 +6,9 @@
 The root is this Debian by debootstrap, made once in build/roots, with what the deb
 depends on. A copy of it is booted in a container whose network is `lo` alone. After the
 installation the service runs as the unit says, and forwards a request; an upgrade keeps
-the changed configuration and refuses no request; a purge leaves nothing. Then the same
-for the rpm, whose dependencies are dpkg's there: `rpm --nodeps`.
+the changed configuration, refuses no request and hands a tunnel over, though modules
+are other files by then; a purge leaves nothing. Then the same for the rpm, whose
+dependencies are dpkg's there: `rpm --nodeps`.
 
 Needs root, debootstrap, systemd-nspawn and a Debian mirror.
 """
@@ -55,13 +56,15 @@ def make_base(deb: Path) -> Path:
 
 
 def repack(deb: Path, to: Path) -> None:
-    """Makes a deb with a higher version and another configuration."""
+    """Makes a deb with a higher version, other modules and another configuration."""
     tree = to.with_suffix("")
     host("dpkg-deb", "--raw-extract", deb, tree)
     control = tree / "DEBIAN/control"
     control.write_text(control.read_text().replace("\nVersion: ", "\nVersion: 1:"))
-    with open(tree / CONFIG, "a") as file:
-        file.write("# next\n")
+    modules = tree.glob("opt/cutthrough/lib/*/*/cutthrough/**/*.py")
+    for path in (tree / CONFIG, *modules):
+        with open(path, "a") as file:
+            file.write("# next\n")
     host("dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, to)
     shutil.rmtree(tree)
 
@@ -132,6 +135,7 @@ class Package:
         with open(self.root / CONFIG, "a") as file:
             file.write(CHANGE)
         main = self.machine.show("MainPID")
+        tunnel = load.tunnel()
         with load.running():
             self.install(self.files[-1])
             wait_for(lambda: self.machine.show("MainPID") not in (main, "0"),
@@ -140,6 +144,11 @@ class Package:
         print(f"{self.kind}: during the upgrade:", dict(load.answers))
         assert set(load.answers) == {"200"}
         assert CHANGE in (self.root / CONFIG).read_text(), "an upgrade keeps it"
+        old = Path(f"/proc/{self.machine.init}", "root", "proc", main)
+        wait_for(lambda: not old.exists(), "the old program's end")
+        with tunnel:
+            tunnel.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert tunnel.recv(65536)[9:12] == b"200", "the tunnel has not moved"
 
 
 @contextlib.contextmanager

@@ -135,9 +135,10 @@ class Load:
                  password: str = PASSWORD) -> None:
         word = base64.b64encode(f"{user}:{password}".encode()).decode()
         self.port, self.answers = port, Counter[str]()
-        self.request = (f"GET http://127.0.0.1:{origin}/ HTTP/1.1\r\nHost: x\r\n"
-                        f"Proxy-Authorization: Basic {word}\r\n"
-                        "Connection: close\r\n\r\n").encode()
+        rest = (f"Host: x\r\nProxy-Authorization: Basic {word}\r\n"
+                "Connection: close\r\n\r\n")
+        self.request = f"GET http://127.0.0.1:{origin}/ HTTP/1.1\r\n{rest}".encode()
+        self.connect = f"CONNECT 127.0.0.1:{origin} HTTP/1.1\r\n{rest}".encode()
 
     def ask(self) -> str:
         try:
@@ -149,6 +150,14 @@ class Load:
         except OSError as error:
             return repr(error)
         return data[9:12].decode() or "nothing"
+
+    def tunnel(self) -> socket.socket:
+        """A tunnel to the origin, through which nothing has gone."""
+        sock = socket.create_connection(("127.0.0.1", self.port), 20)
+        sock.sendall(self.connect)
+        head = sock.recv(4096)
+        assert head[9:12] == b"200" and head.endswith(b"\r\n\r\n"), head
+        return sock
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
