@@ -3,8 +3,8 @@ capture and a recording, too."""
 
 import pytest
 
-from tests.e2e.test_recording_filters import begin as begin
-from tests.e2e.test_recording_filters import recordings, replay
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.support.captures import database as database
 from tests.support.captures import wait_rows
 from tests.support.certificates import authority
@@ -13,6 +13,9 @@ from tests.support.filters import FILTERS, RULE
 from tests.support.filters import start as start
 from tests.support.inside import ALL, config
 from tests.support.origin import answer
+from tests.support.recordings import folder as folder
+from tests.support.recordings import recorded
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
@@ -80,19 +83,29 @@ def test_padded_chunks_are_the_last_message_of_their_connection(
     assert connections == [1, 2]
 
 
-@pytest.mark.parametrize("filters", [["Answer"], ["Stream"]])
-def test_a_recording_has_them_and_a_replay_too(begin, make_origin, dial, filters):
-    proxy, folder = begin(filters)
+@pytest.mark.parametrize("name", ["Look", "Pieces"])
+def test_a_recording_has_them_and_a_replay_too(
+        start_policy, folder, make_origin, dial, name):
+    """Those of the origin, and its client those that the filter leaves."""
+    proxy = start_policy(
+        f'[filters.f]\ncode = "sieve:{name}"\nshown = true\n{RULE}'
+        'recording = "record"\nfilters = ["f"]\n',
+        f'recording_directory = "{folder}"\n', modules={"sieve": FILTERS})
     origin = make_origin(answer(CHUNKED))
     client = dial(proxy)
     live = client.get(origin.url("/a"))
-    assert live.trailers == [SUM] if filters == ["Stream"] else [SUM, DIGEST]
-    (kept,) = recordings(folder, 1)
+    assert live.trailers == ([SUM, DIGEST] if name == "Look" else [SUM])
+    wait_until(lambda: recorded(folder) == 1, proxy.stderr)
+    session = Sessions(folder).open("default")
+    (kept,) = session.recordings()
+    session.close()
     assert b"".join(chunk.data for chunk in kept.response.chunks) == b"bodyy p"
     assert kept.response.trailers == (SUM, DIGEST)
-    replay(proxy, folder)
+    write_state(folder, State("replay"))
+    wait_until(lambda: "mode replay, session default" in proxy.stderr(), "the mode")
     again = client.get(origin.url("/a"))
     assert (again.body, again.trailers) == (live.body, live.trailers)
+    assert len(origin.requests) == 1
 
 
 def test_a_capture_has_those_that_went_on(start_policy, make_origin, dial, database):
@@ -106,13 +119,14 @@ def test_a_capture_has_those_that_went_on(start_policy, make_origin, dial, datab
         "X-Sum: 7\r\n", "BODYY P")
 
 
-def test_an_added_key_is_masked_in_trailers(begin, make_origin, dial):
+def test_an_added_key_is_masked_in_trailers(start_policy, make_origin, dial):
     """R82, as in the body before them."""
     def repeat(conn):
         request = conn.read_request()
         conn.send(HEAD + b"3\r\nabc\r\n0\r\nX-Sum: %b\r\n\r\n"
                   % request.get("X-Key").encode())
-    proxy, _ = begin(["Key"])
+    proxy = start_policy(f'[filters.f]\ncode = "keys:Key"\n{RULE}filters = ["f"]\n',
+                         modules={"keys": KEY})
     reply = dial(proxy).get(make_origin(repeat).url())
     assert reply.body == b"abc" and reply.trailers == [("X-Sum", "*" * 20)]
 
@@ -153,4 +167,10 @@ class Through:
             yield piece
 
     on_response_body = on_request_body
+"""
+
+KEY = """
+class Key:
+    async def on_request_head(self, flow):
+        flow.request.headers["X-Key"] = "sk-secret-0123456789"
 """
