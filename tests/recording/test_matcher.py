@@ -164,9 +164,9 @@ def test_a_websocket_is_no_answer_for_a_page_of_its_url():
         "recording 2 is a WebSocket, which the request does not offer")
 
 
-def ended_with(status, one):
+def ended_with(status, made):
     return msgspec.structs.replace(
-        one, response=msgspec.structs.replace(one.response, status=status))
+        made, response=msgspec.structs.replace(made.response, status=status))
 
 
 @pytest.mark.parametrize(("status", "asked", "others"), [
@@ -178,7 +178,7 @@ def test_what_failed_for_a_range_or_a_condition_answers_no_other(
     matcher = Matcher()
     matcher.add(ended_with(status, recording(1, request("/a", fields=(asked,)))))
     matcher.add(recording(2, request("/a")))
-    for fields, number in [((), 2), ((asked,), 1), *(((one,), 2) for one in others)]:
+    for fields, number in [((), 2), ((asked,), 1), *(((other,), 2) for other in others)]:
         matcher.rewind()
         assert number_of(matcher.match(request("/a", fields=fields))) == number
     assert matcher.own_match(1) is None
