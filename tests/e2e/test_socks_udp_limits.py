@@ -1,5 +1,6 @@
 """UDP by SOCKS5 under what else its rule says: limits, recordings (R41, R60)."""
 
+import select
 import time
 
 import pytest
@@ -92,3 +93,21 @@ def test_in_replay_mode_no_datagram_leaves(
         other = make_echo("127.0.0.2")
         assert one.ask(other.authority, b"yes") == b"yes"
     assert not echo.asked
+
+
+def test_a_peer_that_a_reload_denies_says_no_more(start_policy, make_echo, associate):
+    """Answers were judged by nothing: a peer went on for as long as it liked."""
+    denied, kept = make_echo(), make_echo("127.0.0.2")
+    proxy = start_policy(TWO_HOSTS.format(narrow="tunnels = 9", others=""), UDP)
+    one = associate(proxy)
+    for peer in (denied, kept):
+        assert one.ask(peer.authority, b"known") == b"known"
+    text = proxy.policy.read_text()
+    proxy.policy.write_text(text.replace('"allow"', '"deny"', 1))
+    proxy.hup()
+    denied.sock.sendto(b"late", denied.asked[0][1])
+    one.send(denied.authority, b"refused")          # its line comes behind what was late
+    proxy.wait_reason("destination_denied", method="UDP")
+    assert select.select([one.sock], [], [], 0) == ([], [], [])
+    kept.sock.sendto(b"goes on", kept.asked[0][1])
+    assert one.receive()[1] == b"goes on"

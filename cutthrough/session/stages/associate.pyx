@@ -96,7 +96,8 @@ cdef int associate(Client c) except -1:
     association.caller = c.address
     association.caller.port = 0
     association.waiting = set()
-    association.limits = [None] * <int>MOST_PEERS
+    association.limits, association.names = [None] * <int>MOST_PEERS, [None] * <int>MOST_PEERS
+    association.names = [None] * <int>MOST_PEERS
     association.left = {}
     c.context.associations[c.request_id] = association
     give_block(&c.input)                    # what follows the request means nothing
@@ -135,6 +136,7 @@ cdef class Association(DatagramOwner):
     cdef Peer[MOST_PEERS] peers
     cdef int n_peers
     cdef list limits                # of the peers: names
+    cdef list names                 # of the peers: key and kind of the host, as it was asked for
     cdef dict left                  # see take_limits
     cdef Address[MOST_REJECTED] rejected
     cdef int n_rejected             # ever: later ones take the places of earlier ones
@@ -160,7 +162,7 @@ cdef class Association(DatagramOwner):
     cdef int pass_up(self, const char *data, size_t n, uint16_t port, answer) except -1:
         """`answer`: the resolver's, if the datagram has waited for it."""
         cdef Client c = self.client
-        cdef int outcome = renew(c)
+        cdef int outcome = self.keep_up()
         cdef int length = parse_datagram_header(&target, data, n)
         if outcome != OK:
             return c.refuse(outcome)
@@ -220,8 +222,7 @@ cdef class Association(DatagramOwner):
         cdef int outcome
         if recording_of(c) == REPLAYS:      # the rule that the address has told
             return RECORDING_MISSED
-        if not is_plain_direct(&c.request.hop) or (
-                c.snapshot.ways is not None and way_of(c) is not None):
+        if not goes_directly(c):
             return UNSUPPORTED_COMMAND
         limits = named_limits(c)
         outcome = take_limits(c, limits, self.left)
@@ -313,11 +314,12 @@ cdef class Association(DatagramOwner):
         return datagrams
 
     cdef int remember(self, const Address *peer, limits) except -1:
+        cdef Client c = self.client
         cdef int i, oldest = 0
         for i in range(self.n_peers):
             if is_asked(&self.peers[i], peer):
                 self.peers[i].asked_us = self.client.poller.now_us
-                self.limits[i] = limits
+                self.limits[i], self.names[i] = limits, (c.key, c.request.host_kind)
                 return 0
             if self.peers[i].asked_us < self.peers[oldest].asked_us:
                 oldest = i
@@ -326,7 +328,7 @@ cdef class Association(DatagramOwner):
             self.n_peers += 1
         self.peers[oldest].address = peer[0]
         self.peers[oldest].asked_us = self.client.poller.now_us
-        self.limits[oldest] = limits
+        self.limits[oldest], self.names[oldest] = limits, (c.key, c.request.host_kind)
         return 0
 
     # --- from a peer ---------------------------------------------------------------
@@ -335,6 +337,9 @@ cdef class Association(DatagramOwner):
         cdef Client c = self.client
         cdef char[MOST_SOCKS_REPLY] head
         cdef int length, i
+        cdef int outcome = self.keep_up()
+        if outcome != OK:
+            return c.refuse(outcome)
         for i in range(self.n_peers):
             if is_asked(&self.peers[i], sender):
                 break
@@ -353,6 +358,26 @@ cdef class Association(DatagramOwner):
         return 0
 
     # --- both ----------------------------------------------------------------------
+
+    cdef int keep_up(self) except -1:
+        """Takes over the newest policy: a peer that it denies may not answer any more. An Outcome."""
+        cdef Client c = self.client
+        cdef int i = 0 if c.snapshot is c.context.snapshot else self.n_peers
+        cdef int outcome = renew(c)
+        while i > 0 and outcome == OK:
+            i -= 1
+            c.key, c.request.host_kind = self.names[i]
+            c.request.port = self.peers[i].address.port
+            if judge_request(c) == OK and (
+                    judge_address(c, &self.peers[i].address) == OK) and goes_directly(c):
+                c.request.address_dependent = False
+                self.limits[i] = named_limits(c)
+                continue
+            self.n_peers -= 1
+            self.peers[i] = self.peers[self.n_peers]
+            self.limits[i], self.names[i] = self.limits[self.n_peers], self.names[self.n_peers]
+        c.request.port = 0
+        return outcome
 
     cdef bint allows(self, Pump *pump, bint up, size_t n) except -1:
         """Within the user's limits in bytes? If the quota is used up, the association ends."""
@@ -391,6 +416,10 @@ cdef class Association(DatagramOwner):
             c.context.resolver.abandon(token)
         c.context.association_places.give(self.asker)
         self.client = None
+
+
+cdef bint goes_directly(Client c) except -1:
+    return is_plain_direct(&c.request.hop) and (c.snapshot.ways is None or way_of(c) is None)
 
 
 cdef int name_address(Client c, const Address *address) except -1:
