@@ -106,7 +106,7 @@ def test_a_peer_that_a_reload_denies_says_no_more(start_policy, make_echo, assoc
     proxy.policy.write_text(text.replace('"allow"', '"deny"', 1))
     proxy.hup()
     denied.sock.sendto(b"late", denied.asked[0][1])
-    one.send(denied.authority, b"refused")          # its line comes behind what was late
+    one.send(denied.authority, b"refused")    # its line is behind what was late
     proxy.wait_reason("destination_denied", method="UDP")
     assert select.select([one.sock], [], [], 0) == ([], [], [])
     kept.sock.sendto(b"goes on", kept.asked[0][1])
