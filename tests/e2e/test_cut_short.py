@@ -1,7 +1,6 @@
 """Messages and tunnels cut short: all that had come is delivered (R17, R18, R36)."""
 
 import contextlib
-import signal
 import socket
 import threading
 
@@ -304,29 +303,3 @@ def test_a_tunnel_ends_whose_origin_takes_nothing_any_more(
         read_to_the_end(client)
     proxy.wait_reason(by)
     assert proxy.worker.pid == worker
-
-
-def test_a_client_that_resets_beside_its_origin_has_reset(
-        directory, opened, loop_name, make_origin, dial):
-    """Both resets are there at the worker's next turn, and the origin's is met first: a
-    socket that was reset owes its peer nothing, as one whose peer has everything."""
-    def script(conn: Connection) -> None:
-        conn.fill()
-        conn.send(DATA)
-        conn.half_close()
-        conn.stall()
-
-    proxy, operator = administered(opened, directory("both"), loop_name)
-    origin = make_origin(script)
-    client = dial(proxy, receive_buffer=4096).tunnel(origin.authority)
-    client.send(b"begin")
-    wait_until(lambda: [row["state"] for row in operator.connections()] == [
-        "half_closed"], "the origin's end")
-    worker = proxy.worker
-    worker.send_signal(signal.SIGSTOP)
-    try:
-        origin.connections[0].reset()
-        client.reset()
-    finally:
-        worker.send_signal(signal.SIGCONT)
-    proxy.wait_reason("client_reset")

@@ -160,8 +160,8 @@ cdef int run_tunnel(Client c) except -1:
         # A local origin hangs up when it closes: only a send finds out what that means
         if c.origin.sock.ready & BROKEN and c.relay.down.shut and not c.relay.up.shut and (
                 c.request.hop.kind != HOP_LOCAL):
-            if untaken(&c.sock) == 0:       # the client has the whole stream and its end, or
-                c.log_end(CLIENT_RESET if take_error(&c.sock) else ORIGIN_RESET)    # reset it
+            if untaken(&c.sock) == 0:       # the client has the whole stream and its end
+                c.log_end(ORIGIN_RESET)
                 return c.close()
             if c.relay.up.sink != NULL:
                 lose(&c.relay.up)
