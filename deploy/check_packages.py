@@ -6,8 +6,8 @@
 The root is this Debian by debootstrap, made once in build/roots, with what the deb
 depends on. A copy of it is booted in a container whose network is `lo` alone. After the
 installation the service runs as the unit says, and forwards a request; an upgrade keeps
-the changed configuration, refuses no request and hands a tunnel over, though modules
-are other files by then; a purge leaves nothing. Then the same for the rpm, whose
+the changed configuration, refuses no request and hands a tunnel over, though the files
+are the next version's by then; a purge leaves nothing. Then the same for the rpm, whose
 dependencies are dpkg's there: `rpm --nodeps`.
 
 Needs root, debootstrap, systemd-nspawn and a Debian mirror.
@@ -31,6 +31,11 @@ ROOTS = TREE / "build/roots"
 HOME = "root"
 CONFIG = "etc/cutthrough/cutthrough.toml"
 CHANGE = 'head_timeout = "7s"\n'
+# A module of the next version does not fit a process of this one
+NEXT = """
+from cutthrough.process import files
+assert files.expected() == files.identity()
+"""
 # The system writes these at any time, or lists its packages in them
 SYSTEMS = ("run", "tmp", "proc", "sys", "dev", "root", "var/log/journal",
            "var/lib/dpkg", "var/lib/rpm", "var/lib/systemd", "var/cache", "var/backups",
@@ -56,15 +61,18 @@ def make_base(deb: Path) -> Path:
 
 
 def repack(deb: Path, to: Path) -> None:
-    """Makes a deb with a higher version, other modules and another configuration."""
+    """Makes a deb with a higher version, another module and another configuration."""
     tree = to.with_suffix("")
     host("dpkg-deb", "--raw-extract", deb, tree)
     control = tree / "DEBIAN/control"
     control.write_text(control.read_text().replace("\nVersion: ", "\nVersion: 1:"))
-    modules = tree.glob("opt/cutthrough/lib/*/*/cutthrough/**/*.py")
-    for path in (tree / CONFIG, *modules):
-        with open(path, "a") as file:
-            file.write("# next\n")
+    with open(tree / CONFIG, "a") as file:
+        file.write("# next\n")
+    (module,) = tree.glob("opt/cutthrough/lib/*/*/cutthrough/worker/handover.py")
+    with open(module, "a") as file:
+        file.write(NEXT)
+    for compiled in module.parent.glob("__pycache__/handover.*"):
+        compiled.unlink()
     host("dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, to)
     shutil.rmtree(tree)
 

@@ -281,7 +281,7 @@ def test_a_tunnel_ends_whose_origin_takes_nothing_any_more(
 
     proxy, operator = administered(
         opened, directory("old"), loop_name,
-        'lifetime = "1s"\n' if by == "lifetime" else "")
+        'lifetime = "3s"\n' if by == "lifetime" else "")
     worker, origin = proxy.worker.pid, make_origin(script)
     client = dial(proxy, receive_buffer=4096).tunnel(origin.authority)
 
@@ -292,6 +292,9 @@ def test_a_tunnel_ends_whose_origin_takes_nothing_any_more(
             "CLOSE_WAIT" not in attempts(proxy, origin.port))
 
     client.send(b"begin")
+    # What the origin had not read at its close would make that a reset, and no end
+    wait_until(lambda: [row["state"] for row in operator.connections()] == [
+        "half_closed"], "the origin's end")
     wait_until(is_lost, "the origin's reset")
     with contextlib.suppress(OSError):
         client.send(b"and what it answers is EPIPE")

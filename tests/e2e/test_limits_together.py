@@ -7,7 +7,6 @@ import time
 import pytest
 
 from tests.support.client import Client, build_request
-from tests.support.handovers import RENEW, handed
 from tests.support.limits import retry_after
 from tests.support.origin import Connection, echo, flood
 from tests.support.parents import parent
@@ -154,30 +153,6 @@ def test_a_reload_s_limits_hold_for_what_waits_for_its_origin(
     proxy.hup()
     goes_on.set()
     client.read_exact(1 << 20)              # 17 minutes at the old rate
-
-
-def test_a_tunnel_is_counted_where_its_new_worker_counts(
-        start_policy, make_origin, call):
-    """It stayed in the row of its client: all that had moved had a quota each."""
-    policy = """
-        default = "allow"
-        [limits.default]
-        per = "{per}"
-        bytes_per_day = "{most}"
-        """
-    proxy = start_policy(policy.format(per="client", most="100MiB"), FLOOR)
-    authority = make_origin(flood).authority
-    clients = [call(proxy.port, f"127.0.0.{host}") for host in (1, 2)]
-    for client in clients:
-        assert tunnel_from(client, authority) == 200
-    proxy.policy.write_text(policy.format(per="all", most="1MiB"))
-    proxy.reload(RENEW.format(1) + f'policy = "{proxy.policy}"\n{FLOOR}')
-    wait_until(lambda: handed(proxy), "they have moved")
-    clients[0].send(b"begin")
-    with contextlib.suppress(OSError, Closed):
-        clients[0].read_exact(16 << 20)
-    records = proxy.wait_log(2, reason="quota_exceeded")
-    assert sorted(record["bytes_up"] for record in records) == [0, len(b"begin")]
 
 
 @pytest.mark.parametrize("per", ["client", "all"])

@@ -178,7 +178,8 @@ def test_what_failed_for_a_range_or_a_condition_answers_no_other(
     matcher = Matcher()
     matcher.add(ended_with(status, recording(1, request("/a", fields=(asked,)))))
     matcher.add(recording(2, request("/a")))
-    for fields, number in [((), 2), ((asked,), 1), *(((other,), 2) for other in others)]:
+    sent = {(): 2, (asked,): 1, **{(other,): 2 for other in others}}
+    for fields, number in sent.items():
         matcher.rewind()
         assert number_of(matcher.match(request("/a", fields=fields))) == number
     assert matcher.own_match(1) is None

@@ -18,6 +18,14 @@ def unsent(port: int) -> int:
     return sum(int(row[4].partition(":")[0], 16) for row in rows)
 
 
+def unread(port: int) -> int:
+    """Returns the bytes that have come to the sockets connected to this port, and that
+    no program has read."""
+    with open("/proc/net/tcp") as file:
+        rows = [line.split() for line in file if f":{port:04X}" in line.split()[2]]
+    return sum(int(row[4].partition(":")[2], 16) for row in rows)
+
+
 def attempts(proxy, port):
     """The states of the worker's sockets towards this port."""
     found = proxy.worker.net_connections("tcp")

@@ -219,7 +219,10 @@ cdef int give(Sluice s, char *data, size_t n) except -1:
     cdef size_t out_len = n
     cdef int64_t used = n
     if s.chunks != NULL:
-        used = scan_chunks(s.chunks, data, n, &out_len) if s.chunks.decode else 0
+        used = 0
+        out_len = 0
+        if s.chunks.decode:
+            used = scan_chunks(s.chunks, data, n, &out_len)
         if used >= 0 and not s.chunks.decode:
             used = give_trailers(s, data, n, used)
         if used < 0:

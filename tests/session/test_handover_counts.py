@@ -1,5 +1,6 @@
-"""A tunnel whose client a trusted proxy has named, between workers."""
+"""Where a tunnel counts that changes its worker: its client's row, its user's."""
 
+from cutthrough.policy.source import Limits, Policy
 from cutthrough.worker.worker import Worker
 from tests.support.origin import Origin
 from tests.support.workers import Pair, pair, talk, until
@@ -30,3 +31,17 @@ def test_a_named_client_s_connection_stays_its_proxy_s(run):
 
     run(main, address_floor="off", connect_ports="any", listen=[], listeners=[
         {"address": "127.0.0.1:0", "forwarded_from": ["127.0.0.1"]}])
+
+
+def test_a_taker_s_limits_say_where_a_tunnel_counts(run):
+    """It stayed in the row that it came with. A giver that drains gets no more reloads,
+    so the limits may be others."""
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, 3)
+        assert workers.sum() == (3, 3, 6)
+        await workers.move()
+        assert workers.told == [(3, 0)] and workers.sum() == (3, 3, 0)
+        for client in clients:
+            await talk(client)
+
+    run(main, policy=Policy(limits={"default": Limits(tunnels=100)}), newer=Policy())
