@@ -97,7 +97,6 @@ cdef int associate(Client c) except -1:
     association.caller.port = 0
     association.waiting = set()
     association.limits, association.names = [None] * <int>MOST_PEERS, [None] * <int>MOST_PEERS
-    association.names = [None] * <int>MOST_PEERS
     association.left = {}
     c.context.associations[c.request_id] = association
     give_block(&c.input)                    # what follows the request means nothing
