@@ -207,6 +207,30 @@ def test_a_cache_fetches_once_and_replays_then(start, folder, make_origin, dial)
     assert len(origin.requests) == count
 
 
+def test_a_cache_has_a_variant_for_each_value_that_vary_names(
+        start, folder, make_origin, dial):
+    """RFC 9111 section 4.1: who asked for no coding got what was made for another."""
+    def answers(conn):
+        while request := conn.read_request():
+            body = request.all("accept-encoding")[0].encode()
+            conn.send(b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding\r\n"
+                      b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    proxy, origin = start("cache"), make_origin(answers)
+    client, codings = dial(proxy), ("br", "identity", "zstd")
+    for coding in codings:
+        assert client.get(origin.url("/a"), f"Accept-Encoding: {coding}").body == (
+            coding.encode())
+    wait_until(lambda: recorded(folder) == 3, "three recordings")
+    wait_until(lambda: client.get(origin.url("/a"), "Accept-Encoding: zstd").body
+               and proxy.log(reason="replayed"), "replayed")
+    count = len(origin.requests)
+    for coding in codings * 2:
+        assert client.get(origin.url("/a"), f"Accept-Encoding: {coding}").body == (
+            coding.encode())
+    assert len(origin.requests) == count
+
+
 def test_an_answer_that_ends_with_its_connection_is_recorded_whole(
         start, folder, make_origin, dial):
     """Its client gets it in chunks of ours."""

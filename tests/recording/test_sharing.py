@@ -6,7 +6,13 @@ from msgspec import structs
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match, Miss
 from cutthrough.recording.match.routes import Key, Route
-from cutthrough.recording.model.sharing import ANONYMOUS, Reader, mark_of, may_read
+from cutthrough.recording.model.sharing import (
+    ANONYMOUS,
+    NOBODYS,
+    Reader,
+    mark_of,
+    may_read,
+)
 from tests.recording.answers import recording, request
 
 ANN, EVE, NOBODY = (Reader(one, False) for one in ("ann", "eve", ANONYMOUS))
@@ -78,6 +84,33 @@ def test_a_miss_takes_no_place(reader):
     assert matcher.match(request("/b"), reader=reader).reason == "no recording matches"
     with pytest.raises(AssertionError):
         matcher.match(request("/a"), reader=reader)
+
+
+def test_a_variant_answers_requests_with_the_same_fields():
+    """RFC 9111 section 4.1: a client that decodes nothing got gzip."""
+    matcher = Matcher()
+    gzip, plain = (("Accept-Encoding", "gzip"),), ()
+    vary = (("Vary", "accept-encoding, X-Unsent"),)
+    matcher.add(of("ann", 1, gzip, vary))
+
+    def ask(fields, reader=ANN):
+        result = matcher.match(request("/a", fields=fields), reader=reader)
+        return result.recording.number if isinstance(result, Match) else 0
+
+    assert [ask(gzip), ask(plain), ask((("accept-encoding", " gzip "),))] == [1, 0, 1]
+    assert ask(plain, None) == 1, "of no cache"
+    matcher.add(of("ann", 2, plain, vary))
+    assert [ask(gzip), ask(plain), ask((*gzip, ("x-unsent", "")))] == [1, 2, 0]
+    matcher.add(of("ann", 3, gzip, (("vary", "*"),)))
+    assert ask(gzip) == 1
+    matcher.add(of("", 4, (), vary))
+    assert ask((("accept-encoding", "br"),)) == 4, "imported"
+    matcher.remove(4)
+    assert matcher.readable.has_variants
+    assert matcher.readable.mark(1) == NOBODYS
+    for number in (1, 2, 3):
+        matcher.remove(number)
+    assert not matcher.readable.has_variants
 
 
 def test_calls_are_of_their_reader_too():

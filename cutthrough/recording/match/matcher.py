@@ -14,7 +14,6 @@ what their objects take, and decoded when they are needed.
 """
 
 import math
-import sys
 import time
 from array import array
 from bisect import bisect_left, insort
@@ -58,10 +57,11 @@ from cutthrough.recording.match.nearest import (
 )
 from cutthrough.recording.match.patterns import Predicate as Asks
 from cutthrough.recording.match.patterns import Subject, make_predicate, parts_of, split
+from cutthrough.recording.match.readable import Readable
 from cutthrough.recording.match.routes import SETTLED, Base, Parts, Route
 from cutthrough.recording.model.grpc_messages import MOST_BODY_NEAR
 from cutthrough.recording.model.recording import Pattern, Recording, Request
-from cutthrough.recording.model.sharing import Reader, mark_of, may_read
+from cutthrough.recording.model.sharing import Reader
 
 # Recordings of one place that are read at a time, and their bytes
 MOST_READ, MOST_READ_BYTES = 100, 4 << 20
@@ -91,7 +91,7 @@ class Matcher:
         self._predicates: dict[tuple[Pattern, ...], Sequence[tuple[bool, Asks]]] = {}
         self._recordings: dict[int, bytes] = {}
         self._read_apart: dict[int, Reading] = {}
-        self.owners: dict[int, str] = {}     # see sharing.mark_of
+        self.readable = Readable()
         self._places: Places = {}
         self._begins = Begins()
         self._own = OwnLanes()
@@ -134,8 +134,7 @@ class Matcher:
         self._has_conditional |= conditional
         index.add(number, base, parts, extra)
         self._recordings[number] = _ENCODE(recording)
-        if mark := mark_of(recording):
-            self.owners[number] = sys.intern(mark)
+        self.readable.add(recording)
         self._begins.add(number, request)
         self._has_state |= has_state
         paths = self._places.setdefault(request.host, {})
@@ -155,7 +154,7 @@ class Matcher:
             recording, self._read_apart.pop(number, None))
         index.remove(number, base, parts, extra)
         del self._recordings[number]
-        self.owners.pop(number, None)
+        self.readable.remove(number)
         request = recording.request
         self._begins.remove(number, request)
         paths = self._places[request.host]
@@ -265,7 +264,7 @@ class Matcher:
         else:
             groups = line.index.find(reading.base, reading.parts)
         if reader is not None:
-            groups = list(self._readable(groups, reader, route))
+            groups = list(self._readable(groups, request, reader, route))
             lane += f" of {reader.owner}"    # which has sequences of its own
         if not groups and not self._has_state:
             return no_match(self._recordings, {})    # no place has to be taken
@@ -316,15 +315,15 @@ class Matcher:
         return compare(request, self._line(request).reader, likely.asked, likely.state,
                        self.route)
 
-    def _readable(self, groups: Iterable[Group], reader: Reader, route: Route
-                  ) -> Iterator[Group]:
+    def _readable(self, groups: Iterable[Group], request: Request, reader: Reader,
+                  route: Route) -> Iterator[Group]:
         """Those of a cache: of each group the newest recording, unless the route counts
         them. There are several if requests came before an answer was recorded."""
-        owners, most = self.owners, 1 if route.after in SETTLED else None
+        most = 1 if route.after in SETTLED else None
         for group in groups:
             numbers = [*islice((
                 number for number in reversed(group.numbers)
-                if may_read(owners.get(number, ""), reader)), most)][::-1]
+                if self.readable.may_answer(number, request, reader)), most)][::-1]
             if numbers:
                 yield Group(group.weight, group.extra, group.serial, numbers)
 
@@ -344,8 +343,7 @@ class Matcher:
         numbers = self._begins.find(request, begin) if begin else numbers_of(
             self._places.get(request.host, {}).get(request.path, ()))
         for number in numbers:
-            if reader is not None and not may_read(
-                    self.owners.get(number, ""), reader):
+            if reader is not None and not self.readable.is_readers(number, reader):
                 continue
             packed = self._recordings[number]
             size += len(packed)

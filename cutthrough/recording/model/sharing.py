@@ -16,6 +16,8 @@ from cutthrough.recording.model.recording import Recording
 ANONYMOUS = ":"
 # Before the owner's name: nobody else's, whatever the rule says
 PRIVATE = "!"
+# Of an answer that no line of a request finds in `cache`
+NOBODYS = PRIVATE + ANONYMOUS
 _PRIVATE = {"private", "no-store"}
 
 

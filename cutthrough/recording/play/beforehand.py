@@ -28,7 +28,7 @@ def prepare(matcher: Matcher, numbers: Iterable[int], answers: Answers) -> bool:
     """False if there is no room for more."""
     if answers.by_fields:
         return True
-    return all(_put(match, packed, matcher.owners.get(number, ""), answers)
+    return all(_put(match, packed, matcher.readable.mark(number), answers)
                for number in numbers
                if number in matcher
                and len(packed := matcher.packed(number)) < MOST_PACKED

@@ -160,12 +160,12 @@ class Play:
         return True
 
     def decide(self) -> None:
-        shared = self.shared
-        matcher = shared.matcher
+        shared, matcher = self.shared, self.shared.matcher
         assert matcher is not None
         if shared.first is not None and self._answer_first(shared.first):
             return
-        request = self.request(shared.wants_fields or self.arrival.has_body)
+        request = self.request(shared.wants_fields or self.arrival.has_body or (
+            self.reader is not None and matcher.readable.has_variants))
         if (self.arrival.has_body or len(self.arrival.head) > SMALL) and (
                 shared.gate.is_apart and matcher.is_costly(request)):
             self._begin(self._read_apart, matcher, request)
@@ -401,9 +401,9 @@ class Play:
             self._begin(self._send, recording, head, chunked, method)
             return
         body = build_body(response, method, chunked)
-        matcher = self.shared.matcher
-        if is_last and self.shared.keeps and matcher is not None:
-            number = recording.number
+        matcher, number = self.shared.matcher, recording.number
+        if is_last and self.shared.keeps and matcher is not None and (
+                matcher.readable.is_kept(number, self.reader)):
             self.exchange.keep(head, body, self.body, number, matcher.packed(number))
         if self.exchange.answer_whole(head, body):
             return
