@@ -18,7 +18,7 @@ SIGNALS = EARLY | {2, 3, 15}
 # the first worker starts before these are loaded; tests/process compares them.
 SECRET_VARIABLES = {f"CUTTHROUGH_{name}" for name in (
     "PASSWORD", "FLEET_URL", "CREDENTIALS_KEY", "BUNDLE_URL", "BUNDLE_HEADER",
-    "ADMIN_TOKEN", "CAPTURE_URL", "RECORDING_URL")}
+    "ADMIN_TOKEN", "CAPTURE_URL", "RECORDING_URL", "TRACE_URL")}
 
 
 # glibc raises this bound to the size of a freed block. Then bodies are in the heap, and
