@@ -1,8 +1,8 @@
-"""Which recordings may answer a request of mode `cache`.
+"""The recordings that may answer a request in mode `cache`.
 
-Those of its user, or shared ones (R75); and if the answer has `Vary`, those whose
-request had the same fields (RFC 9111 section 4.1): else a client that decodes nothing
-gets what was compressed for another.
+They are its user's own, or shared (R75). If the answer has `Vary`, the recorded request
+had to have the same fields (RFC 9111 section 4.1), because else a client without a
+decoder gets compressed content.
 """
 
 import sys
@@ -10,8 +10,7 @@ import sys
 from cutthrough.recording.model.recording import Recording, Request
 from cutthrough.recording.model.sharing import NOBODYS, Reader, mark_of, may_read
 
-# Each field that Vary names, with the values of the recorded request; None: "*", which
-# no request meets
+# The fields of Vary, with their values in the recorded request; None: "*", met by none
 Variant = tuple[tuple[str, tuple[str, ...]], ...] | None
 
 
