@@ -133,9 +133,9 @@ cdef void break_stream(Stream *st, int error) noexcept nogil
 
 cdef void keep_field(Stream *st, const char *name, size_t n, const char *value,
                      size_t m) noexcept nogil
-# The header block is whole; `ends`: the stream, too. False: no memory.
-cdef bint finish_head(Stream *st, bint ends) noexcept nogil
-# The same of a response, interim or final. False: malformed, too large, or no memory.
+# The header block is whole; `ends`: the stream, too. `refusal` says what is wrong with it.
+cdef void finish_head(Stream *st, bint ends) noexcept nogil
+# The same of a response, interim or final. False: it is malformed, too large, or no memory.
 cdef bint finish_response(Stream *st, bint ends) noexcept nogil
 cdef bint finish_trailers(Stream *st) noexcept nogil
 cdef bint keep_data(Stream *st, const char *data, size_t n) noexcept nogil

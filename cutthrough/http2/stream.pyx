@@ -188,7 +188,7 @@ cdef void keep_field(Stream *st, const char *name, size_t n, const char *value,
         bytes_of(st.records) + st.records.end, name, n, value, m)
 
 
-cdef bint finish_head(Stream *st, bint ends) noexcept nogil:
+cdef void finish_head(Stream *st, bint ends) noexcept nogil:
     cdef Http2Head about
     cdef int length = HEAD_MALFORMED
     if st.records != NULL:
@@ -201,21 +201,20 @@ cdef bint finish_head(Stream *st, bint ends) noexcept nogil:
         if st.refusal != REFUSED_NO_ROOM:
             st.refusal = REFUSED_TOO_LARGE
         st.too_large = False
-        return True
+        return
     if length < 0 or st.refusal == REFUSED_MALFORMED:
         if st.refusal != REFUSED_MALFORMED:
             st.refusal = refusal_of(length)
-        return True
+        return
     if length == 0:
         st.refusal = REFUSED_TOO_LARGE
-        return True
+        return
     st.is_tunnel = about.is_tunnel
     st.is_chunked = about.is_chunked
     st.due_octets = -1 if about.is_tunnel else about.length
     st.head = keep_bytes(head_scratch(), length, OF_STRANGERS)
     if st.head == NULL:
         st.refusal = REFUSED_NO_ROOM
-    return True
 
 
 cdef int refusal_of(int length) noexcept nogil:

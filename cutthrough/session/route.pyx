@@ -370,10 +370,10 @@ cdef int send(Client c) except -1:
     renew_meanwhile(c)
     if c.context.observer is not None and not c.request.resumes:
         (<Observer>c.context.observer).on_route(c)
-    return parked(open_tunnel(c) if c.request.is_tunnel else send_request(c))
+    return parked(answer_connect(c) if c.request.is_tunnel else send_request(c))
 
 
-cdef int open_tunnel(Client c) except -1:
+cdef int answer_connect(Client c) except -1:
     cdef char[MOST_SOCKS_REPLY] reply
     cdef bytes head = leave_filters(c) if c.snapshot.sees_connects else None
     if c.context.observer is not None:

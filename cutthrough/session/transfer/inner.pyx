@@ -38,7 +38,7 @@ cdef int read_inside(void *state, const char *data, size_t n, size_t *used) noex
 
 cdef bint take_inside(Client c, const void *state, Reply *reply) except -1:
     cdef Protocol protocol = (<const Protocol *>state)[0]
-    return True if protocol == HTTP else begin_tunnel(c, protocol)
+    return True if protocol == HTTP else begin_inner_tunnel(c, protocol)
 
 
 cdef int look_inside(Client c) except -1:
@@ -67,12 +67,12 @@ cdef bint begin_by_greeting(Client c, Stream stream) except -1:
     c.stages = 0
     if c.stamps.start_us == 0:
         c.begin()
-    if begin_tunnel(c, UNKNOWN if protocol == UNDECIDED else protocol):
+    if begin_inner_tunnel(c, UNKNOWN if protocol == UNDECIDED else protocol):
         c.resume(PHASE_JUDGE)
     return True
 
 
-cdef bint begin_tunnel(Client c, Protocol protocol) except -1:
+cdef bint begin_inner_tunnel(Client c, Protocol protocol) except -1:
     """Its user and its destination are the CONNECT's. False: it has been refused."""
     cdef int outcome
     c.request.method = M_TUNNEL

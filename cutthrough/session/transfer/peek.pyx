@@ -43,7 +43,7 @@ from cutthrough.session.model.state cimport TUNNEL
 from cutthrough.session.transfer.alerts cimport ACCESS_DENIED, DECODE_ERROR, NO_ALERT, refuse_opening
 from cutthrough.session.transfer.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.transfer.intercept cimport begin_interception
-from cutthrough.session.transfer.tunnel cimport open_tunnel
+from cutthrough.session.transfer.tunnel cimport begin_relay
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
 from cutthrough.wire.offers cimport offer_of
 from cutthrough.wire.openings cimport (
@@ -83,19 +83,19 @@ cdef int peek(Client c) except -1:
         protocol = UNKNOWN if n else SILENT
     if protocol == UNDECIDED:
         return 0                        # an event reports more bytes, or the deadline comes
-    if not begin_tunnel(c, protocol, n > 0 and data[0] == TLS_HANDSHAKE):
+    if not judge_tunnel(c, protocol, n > 0 and data[0] == TLS_HANDSHAKE):
         return 0
     # The kernel reports a reset once, and the look has met it
-    return deliver(c, ORIGIN_RESET, TO_CLIENT) if was_reset else open_tunnel(c)
+    return deliver(c, ORIGIN_RESET, TO_CLIENT) if was_reset else begin_relay(c)
 
 
 cdef int end_peek(Client c) except -1:
     if c.request.needs_opening:
         return c.refuse(PEEK_TIMEOUT)
-    if not begin_tunnel(
+    if not judge_tunnel(
             c, UNKNOWN if c.input != NULL or c.sock.ready & CAN_READ else SILENT, False):
         return 0
-    return open_tunnel(c)
+    return begin_relay(c)
 
 
 cdef ssize_t look_at_client(Client c, char *data, bint *ended) noexcept:
@@ -150,7 +150,7 @@ cdef bint passes_by_hook(Client c) noexcept:
         c.request.stands_in or recording_of(c) == REPLAYS)
 
 
-cdef bint begin_tunnel(Client c, Protocol protocol, bint is_handshake) except -1:
+cdef bint judge_tunnel(Client c, Protocol protocol, bint is_handshake) except -1:
     """False: it is no tunnel: it has ended, or is intercepted. `is_handshake`: the client's first
     byte begins one of TLS, so that it reads an alert even if the rest is no ClientHello."""
     cdef bint judged = c.request.needs_opening

@@ -6,6 +6,6 @@ from cutthrough.session.model.client cimport Client
 # and relays from then on, or after PEEK. client.origin is connected.
 cdef int start_tunnel(Client client, const char *reply, size_t n) except -1
 # Relays from now on; the state is TUNNEL already. The bytes that the client sent ahead go first.
-cdef int open_tunnel(Client client) except -1
+cdef int begin_relay(Client client) except -1
 # One turn, after an event at either side.
 cdef int run_tunnel(Client client) except -1

@@ -74,7 +74,7 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     if not sent:
         return c.abort(outcome_of_break(c) if relay.down.error else OVERLOADED, True)
     if c.state != PEEK:
-        return open_tunnel(c)
+        return begin_relay(c)
     # Bytes that are here already cause no event; else an event begins the look, and a turn of the
     # loop is saved, 2 us
     if c.input != NULL or (c.sock.ready | c.origin.sock.ready) & (
@@ -83,7 +83,7 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     return 0
 
 
-cdef int open_tunnel(Client c) except -1:
+cdef int begin_relay(Client c) except -1:
     cdef Block *ahead = c.input
     cdef bint sent
     if ahead != NULL:
