@@ -87,7 +87,7 @@ def test_a_miss_takes_no_place(reader):
 
 
 def test_a_variant_answers_requests_with_the_same_fields():
-    """RFC 9111 section 4.1: a client that decodes nothing got gzip."""
+    """R75. RFC 9111 section 4.1: a client that decodes nothing got gzip."""
     matcher = Matcher()
     gzip, plain = (("Accept-Encoding", "gzip"),), ()
     vary = (("Vary", "accept-encoding, X-Unsent"),)
