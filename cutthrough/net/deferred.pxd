@@ -2,10 +2,10 @@
 
 from cutthrough.net.pump cimport Pump
 
-# Copies a push of two pieces, which counts as moved. False: it cannot wait, and must be sent directly.
+# Copies a push of two pieces, and counts it as moved. False: it must be sent directly.
 cdef bint leave_to_batch(Pump *pump, const char *a, size_t n, const char *b, size_t m) noexcept nogil
-# Sends what waits now: then `held`, `moved` and `error` are as if it had been sent directly.
+# Sends the batch now: `held`, `moved` and `error` are as after a direct send.
 cdef void settle(Pump *pump) noexcept nogil
-# Of SENDING_SEALED: is that over? False: the kernel has not taken the rest yet. If it failed, the state
-# is SENDING_FAILED.
+# Is SENDING_SEALED over? False: the kernel has not taken the rest yet. After a failure the state is
+# SENDING_FAILED.
 cdef bint leave_sealed(Pump *pump) noexcept nogil

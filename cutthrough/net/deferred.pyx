@@ -4,8 +4,7 @@
     push ──(plain)──> sends.collect ──submission──> kernel; the rest into the pump's block
          ──seal──> sends.collect ──submission──> kernel; the rest into the sink's TLS
 
-What is sealed has its number, and nothing may be sealed before it has gone: TLS submits first if it
-has to send something else.
+A sealed record has its number already, so TLS submits before it seals another.
 """
 
 from libc.stdint cimport uint64_t
@@ -22,8 +21,8 @@ from cutthrough.net.transport cimport KERNEL, Transport, transport_of
 
 
 cdef inline bint may_wait(const Pump *p) noexcept nogil:
-    """Whether the pump would do nothing behind this send. If the sink has broken, the send finds out
-    what happened, and its caller needs that at once."""
+    """Whether the pump would do nothing behind this send. If the sink is broken, the send's error
+    says why, and the caller needs the error at once."""
     return not p.sink.ready & BROKEN and (p.left == 0 or not p.source.ready & CAN_READ)
 
 

@@ -32,7 +32,7 @@ SUM, DIGEST = ("X-Sum", "7"), ("Digest", "sha-256=abc")
     ("Pieces", b"BODYY P", [SUM])])
 def test_trailers_go_on_without_what_describes_other_octets(
         start, make_origin, dial, name, body, trailers):
-    """Via is none of a trailer, with filters or without."""
+    """Via is no field of a trailer, with filters or without."""
     proxy, origin = start(name), make_origin(answer(CHUNKED))
     client = dial(proxy)
     for _ in range(2):
@@ -47,7 +47,7 @@ def test_trailers_go_on_without_what_describes_other_octets(
 
 @pytest.mark.parametrize("name", ["Look", "Pieces"])
 def test_trailers_in_any_pieces_are_whole(start, make_origin, dial, name):
-    """The proxy reads each octet by itself: none of a trailer is content."""
+    """The proxy reads each octet by itself: no octet of a trailer is content."""
     def drip(conn):
         conn.read_request()
         begun = CHUNKED.index(b"0\r\nX-Sum")

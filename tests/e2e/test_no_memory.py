@@ -103,7 +103,7 @@ LONG = ".".join(["a" * 60, "b" * 60, "c" * 62, "example"])
 
 def test_a_line_of_the_log_without_memory_is_dropped(
         start_policy, directory, make_origin, dial):
-    """It was written to where nothing is, and the worker died."""
+    """The line was written at NULL, and the worker died."""
     folder, gate = directory("library"), threading.Event()
     scarce = folder / "scarce"
 

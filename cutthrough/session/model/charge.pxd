@@ -10,26 +10,25 @@ from cutthrough.session.model.client cimport Client
 cdef int admit_connection(Client client) noexcept
 # The phase: admits the user, unless limits depend on the destination's address.
 cdef int charge(Client client) except -1
-# client.user is known and may go there. Called for each request; _clear_request and close
-# give back what it charges. Called a second time, it corrects the charge if other limits
-# apply.
+# The user is known and may go there. Called for each request; _clear_request and close give the
+# charge back. A second call corrects the charge if other limits apply.
 cdef int admit_user(Client client) except -1
 # The same for a request with faults: bytes a second, and bytes in either direction; 0: no bound.
-# They stay with the request whatever limits it is charged later.
+# These bounds stay with the request if it is charged again.
 cdef int admit_with_faults(Client client, int64_t bandwidth, int64_t most_bytes) except -1
 # The deciding rule, and so the limits, may have changed since.
 cdef int admit_again(Client client) except -1
 # For a tunnel that another process let in; client.usage holds a part of its charge or nothing.
 cdef int readmit_user(Client client) except -1
-# The next datagrams count against the limits with this name; None: the user's own. No number of
-# connections or tunnels refuses that. `left`: the association's, where its own buckets (of
-# tunnel_bytes_per_second) are kept until it takes the same limits again.
+# The next datagrams count against the limits with this name; None: the user's own. Bounds on
+# connections and tunnels do not apply. `left`: the association's buckets of
+# tunnel_bytes_per_second, kept until it takes the same limits again.
 cdef int take_limits(Client client, object name, dict left) except -1
 # The name of the limits that the deciding rule, or the hook, names; None: the user's own.
 cdef object named_limits(Client client)
-# What the request's limits count: its user's name, or Terms.subject.
+# The subject of the request's limits: its user's name, or Terms.subject.
 cdef bytes counted_of(Client client, Terms terms)
-# The address whose connections it is one of: a request's named client has none.
+# The address that the connection counts for. A client that a request names has no connection.
 cdef const Address *caller_of(Client client) noexcept
 # Before its bytes move: a reload may have brought other limits since it was charged.
 cdef int renew_meanwhile(Client client) except -1
