@@ -1,11 +1,11 @@
-"""Runs curl's own tests through cutthrough and through squid, and says who passes what.
+"""Runs curl's own tests through cutthrough and through squid, and compares the results.
 
     python -m bench.curlsuite --source ~/curl
 
-The source is built outside of its tree. Everything runs in a network namespace that has
-nothing but `lo`, which takes root. A case counts when curl passes it without a proxy.
-Exit status 1: a case that cutthrough fails is in no line of known.toml, or passes
-although it is in one, or squid passes more.
+The source is built outside of its tree. Everything runs in a network namespace with
+`lo` alone, so root is needed. A case counts if curl passes it without a proxy. The exit
+status is 1 if cutthrough fails a case without a line in known.toml, if a case with such
+a line passes, or if squid passes more.
 """
 
 import argparse
@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 WORK = ROOT / "build/peers-curl"
 INSIDE = "PEERS_CURL_INSIDE"                    # the network namespace
 PROXIES = ("cutthrough", "squid")
-# Of the pytest suite: a plain proxy, and what is as well done through a tunnel
+# Of the pytest suite: cases for a plain proxy, and cases for a tunnel
 FILES = ("test_01_basic.py", "test_02_download.py", "test_05_errors.py",
          "test_07_upload.py", "test_10_proxy.py", "test_13_proxy_auth.py",
          "test_14_auth.py", "test_18_methods.py")
@@ -38,16 +38,17 @@ def main() -> int:
     parser.add_argument("--cases", default="", metavar="N,N",
                         help="only these of runtests.pl")
     parser.add_argument("--no-pytest", action="store_true", help="runtests alone")
-    given = parser.parse_args()
-    source = given.source.resolve()
+    options = parser.parse_args()
+    source = options.source.resolve()
     if not (source / "tests/runtests.pl").exists():
         parser.error(f"--source: {source} has no tests/runtests.pl")
     if os.environ.get(INSIDE) is None:
         build(source)
         return enter_namespace()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    results = compare(source, given)
-    return report(results, read_known(), whole=not given.cases and not given.no_pytest)
+    results = compare(source, options)
+    is_whole = not options.cases and not options.no_pytest
+    return report(results, read_known(), is_whole)
 
 
 def read_known() -> dict[str, str]:
@@ -58,14 +59,14 @@ def read_known() -> dict[str, str]:
 
 def build(source: Path) -> None:
     """curl, its test servers, and an environment for its pytest suite."""
-    made = WORK / "curl"
-    made.mkdir(parents=True, exist_ok=True)
+    folder = WORK / "curl"
+    folder.mkdir(parents=True, exist_ok=True)
     flags = ("-DCURL_USE_OPENSSL=ON", "-DUSE_NGHTTP2=ON", "-DCMAKE_BUILD_TYPE=Release",
              "-DBUILD_LIBCURL_DOCS=OFF", "-DBUILD_MISC_DOCS=OFF",
              "-DENABLE_CURL_MANUAL=OFF")
-    for command in (["cmake", "-S", str(source), "-B", str(made), *flags],
-                    ["cmake", "--build", str(made), "-j2"],
-                    ["cmake", "--build", str(made), "-j2", "--target", "testdeps"]):
+    for command in (["cmake", "-S", str(source), "-B", str(folder), *flags],
+                    ["cmake", "--build", str(folder), "-j2"],
+                    ["cmake", "--build", str(folder), "-j2", "--target", "testdeps"]):
         print("peers-curl:", *command, file=sys.stderr)
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     if not (WORK / "venv/ready").exists():
@@ -81,19 +82,19 @@ def enter_namespace() -> int:
     return subprocess.run(command, env={**os.environ, INSIDE: "1"}).returncode
 
 
-def compare(source: Path, given: argparse.Namespace) -> dict[str, dict[str, str]]:
+def compare(source: Path, options: argparse.Namespace) -> dict[str, dict[str, str]]:
     """PASS or FAIL of each case, by the proxy's name and then the case's."""
-    chosen = [int(n) for n in given.cases.split(",") if n] or select(source)
-    direct = run_cases(source, chosen, None, given.jobs)
-    usable = [n for n in chosen if direct.get(str(n)) == "PASS"]
-    print(f"peers-curl: {len(chosen)} cases of runtests.pl, {len(usable)} of them pass "
+    wanted = [int(n) for n in options.cases.split(",") if n] or select(source)
+    direct = run_cases(source, wanted, None, options.jobs)
+    usable = [n for n in wanted if direct.get(str(n)) == "PASS"]
+    print(f"peers-curl: {len(wanted)} cases of runtests.pl, {len(usable)} of them pass "
           "without a proxy", file=sys.stderr)
     results: dict[str, dict[str, str]] = {}
     for name in PROXIES:
         with running(name, WORK / name) as port:
             results[name] = dict.fromkeys(map(str, usable), "FAIL")
-            results[name] |= run_cases(source, usable, port, given.jobs)
-            if not given.no_pytest:
+            results[name] |= run_cases(source, usable, port, options.jobs)
+            if not options.no_pytest:
                 results[name] |= run_pytest(source, port, WORK / f"{name}.pytest")
     return results
 
@@ -101,22 +102,22 @@ def compare(source: Path, given: argparse.Namespace) -> dict[str, dict[str, str]
 def run_cases(source: Path, cases: list[int], port: int | None,
               jobs: int) -> dict[str, str]:
     """runtests.pl over these; a failure is tried once more, alone."""
-    found: dict[str, str] = {}
-    for tried in (f"-j{jobs}", "-j1"):
-        left = [n for n in cases if found.get(str(n)) != "PASS"]
-        if not left or (tried == "-j1" and port is None):
+    results: dict[str, str] = {}
+    for flag in (f"-j{jobs}", "-j1"):
+        left = [n for n in cases if results.get(str(n)) != "PASS"]
+        if not left or (flag == "-j1" and port is None):
             break
-        command = ["perl", str(source / "tests/runtests.pl"), "-a", "-n", "-am", tried,
+        command = ["perl", str(source / "tests/runtests.pl"), "-a", "-n", "-am", flag,
                    "-L", str(HERE / "through_a_proxy.pl")]
         if port is not None:
             command += ["-P", f"http://proxy:proxy@127.0.0.1:{port}"]
-        done = subprocess.run(
+        run = subprocess.run(
             [*command, *map(str, left)], cwd=WORK / "curl/tests", capture_output=True,
             text=True, errors="replace", env=clean_environment())
-        log = WORK / f"runtests-{port or 'direct'}{tried}.log"
-        log.write_text(done.stdout + done.stderr)
-        found |= {str(int(n)): word for n, word in read_results(done.stdout).items()}
-    return found
+        log = WORK / f"runtests-{port or 'direct'}{flag}.log"
+        log.write_text(run.stdout + run.stderr)
+        results |= {str(int(n)): word for n, word in read_results(run.stdout).items()}
+    return results
 
 
 def run_pytest(source: Path, port: int, path: Path) -> dict[str, str]:
@@ -139,14 +140,14 @@ def run_pytest(source: Path, port: int, path: Path) -> dict[str, str]:
 
 
 def clean_environment() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items()
-            if not key.lower().endswith("_proxy") and key != "CURL"}
-    return {"USER": "root", **kept}             # Apache is configured with it
+    environment = {key: value for key, value in os.environ.items()
+                   if not key.lower().endswith("_proxy") and key != "CURL"}
+    return {"USER": "root", **environment}      # Apache is configured with it
 
 
 def report(results: dict[str, dict[str, str]], known: dict[str, str],
            whole: bool) -> int:
-    """Prints who passes what; returns the exit status."""
+    """Prints the comparison; returns the exit status."""
     names = sorted({name for one in results.values() for name in one},
                    key=lambda name: (not name.isdigit(), name.zfill(6)))
     passed = {proxy: {name for name in names if results[proxy].get(name) == "PASS"}
