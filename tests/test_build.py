@@ -328,6 +328,41 @@ def test_no_array_of_c_is_copied_over_a_pointers_target() -> None:
                 if copied.search(file.read_text())]
 
 
+#: Functions that can tell their caller nothing of an exception: Python prints it, and
+#: the caller goes on with a zero. None of PLAIN makes an object or calls Python, so none
+#: can lack memory: Cython writes an exception for each attribute of an object, in case
+#: that the object has another type. CATCHING handle what they raise, or their zero
+#: refuses.
+PLAIN = frozenset("""
+    exchange.heads.Names.behind exchange.search.has_part net.tls.context.on_status
+    net.tls.leaves.read_address policy.known.Known._tag_of policy.ledger.day_bytes_of
+    policy.limits.Limiter._claim
+    policy.limits.Limiter.change policy.limits.Limiter.charge
+    session.judge.authorize.fill_prints session.judge.source.hash_of
+    session.model.client.leave_parent session.model.client.refusal_of
+    session.model.destination.is_key session.model.flight_recorder.note
+    session.stages.pac.asks_for_pac session.transfer.filtering.is_held
+    session.transfer.filtering.shown_of session.transfer.messages.has_messages
+    session.transfer.peek.passes_by_hook session.ways.origins.praise_server
+    session.ways.parents.names_destination session.ways.parents.set_source_aside
+    tape.end_record.point tape.ended.fill_bodies tape.ended.fill_in tape.plain.says
+    wire.proxy_header.fill_crc_table""".split())
+CATCHING = frozenset("""
+    net.poller.Poller.contain net.poller.expire net.poller.on_events
+    net.tls.context.on_server_name net.tls.context.read_name
+    net.tls.wire.speak_for""".split())
+
+
+def test_no_other_function_loses_an_exception() -> None:
+    """The log once went on with a line that there was no memory for."""
+    lost = re.compile(r'__Pyx_WriteUnraisable\("cutthrough\.([\w.]+)"')
+    made = [TREE / "build/c" / file.relative_to(TREE).with_suffix(".c")
+            for file in (TREE / "cutthrough").rglob("*.pyx")]
+    losing = {name for file in made for name in lost.findall(file.read_text())}
+    assert losing <= PLAIN | CATCHING
+    assert {"net.poller.expire"} <= losing
+
+
 @pytest.mark.slow
 def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> None:
     (small / "docs" / "from").mkdir(parents=True)

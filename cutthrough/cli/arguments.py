@@ -5,7 +5,6 @@ options and of a selector's terms.
 """
 
 import argparse
-import difflib
 import re
 import sys
 from collections.abc import Collection, Sequence
@@ -17,6 +16,7 @@ from cutthrough.cli.fleet import add_fleet, add_fleet_verb
 from cutthrough.cli.flows import add_cacert, add_flows, add_inspect, updates
 from cutthrough.cli.recordings import add_mode, add_recordings, add_run
 from cutthrough.config.config import OPTIONS
+from cutthrough.config.mistake import nearest
 from cutthrough.config.settings import add_flags, flag_name, no_such_option
 from cutthrough.process.selector import TERMS
 
@@ -215,8 +215,8 @@ def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:
 
 
 def near(word: str, known: Collection[str]) -> str:
-    names = difflib.get_close_matches(word, known, 1)
-    return (f"; did you mean {names[0]}?" if names else
+    similar = nearest(word, known)
+    return (f"; did you mean {similar}?" if similar else
             f"; the verbs are {', '.join(known)}")
 
 

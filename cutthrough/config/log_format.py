@@ -8,11 +8,11 @@ A field without a code in squid is `%ct::name`. docs/logs.md lists all codes.
 `config` refuses with this module every format that `log.formatline` cannot write.
 """
 
-import difflib
 import re
 import time
 from typing import NamedTuple
 
+from cutthrough.config.mistake import nearest
 from cutthrough.config.values import parse_text
 
 # squid's own presets, except for the encoding of the user: a space in the user's name
@@ -228,8 +228,7 @@ def _find_near(said: str) -> str:
     known = [*CODES, *ALIASES]
     same = [c for c in known if c.lstrip("<>").lower() == said.lstrip("<>").lower()]
     same.sort(key=lambda code: code[0] != said[:1])
-    near = same or difflib.get_close_matches(said, known, 1)
-    return near[0] if near else ""
+    return same[0] if same else nearest(said, known)
 
 
 def _check_argument(code: str, argument: str | None) -> str:
@@ -265,8 +264,8 @@ def parse_log_format(text: str) -> str:
     if text in PRESETS or text in ("json", AUTO):
         return text
     if "%" not in text:
-        near = difflib.get_close_matches(text, [*PRESETS, "json", AUTO], 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(text, [*PRESETS, "json", AUTO])
+        hint = f"; did you mean {near}?" if near else ""
         raise ValueError(f"{text!r} is not one of {', '.join(PRESETS)}, json, auto, "
                          f"nor a format with %-codes{hint}")
     parse_format(parse_text(text.replace("\t", r"\t")))

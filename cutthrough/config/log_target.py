@@ -7,11 +7,11 @@ Facilities and severities have the names of squid's `syslog:` and of syslog.conf
 `config` refuses with this module every text that `log.sinks` cannot interpret.
 """
 
-import difflib
 import ipaddress
 import re
 from typing import NamedTuple
 
+from cutthrough.config.mistake import nearest
 from cutthrough.config.values import parse_text
 
 JOURNAL = "/run/systemd/journal/socket"
@@ -91,10 +91,9 @@ def read_target(text: str) -> Target:
 def _explain(text: str) -> str:
     words = ("-", "off", "journal", "syslog")
     said = text.lower()
-    near = ([MEANT[said]] if said in MEANT
-            else [word for word in words if said.startswith(word)]
-            or difflib.get_close_matches(said, words, 1, 0.7))
-    hint = f"; did you mean {near[0]}?" if near else f"; for a file here give ./{text}"
+    near = MEANT.get(said) or next(filter(said.startswith, words), "") or (
+        nearest(said, words, 0.7))
+    hint = f"; did you mean {near}?" if near else f"; for a file here give ./{text}"
     return (f"{text!r} is not one of {', '.join(words)}, nor a path, which contains a /"
             f"{hint if text else ''}")
 
@@ -103,8 +102,8 @@ def _find(known: dict[str, int], what: str, said: str | None, default: str) -> i
     if said is None:
         return known[default]
     if said not in known:
-        near = difflib.get_close_matches(said, known, 1)
-        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+        near = nearest(said, known)
+        hint = f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"
         raise ValueError(f"{said!r} is not a {what} of syslog{hint}")
     return known[said]
 

@@ -7,7 +7,7 @@ holds the others.
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 MOST_TOLD = 20                               # mistakes shown, over all files
@@ -48,6 +48,13 @@ class Place(NamedTuple):
 
 def without_userinfo(text: str) -> str:
     return _USERINFO.sub(HIDDEN, text) if "@" in text else text
+
+
+def nearest(name: str, known: Iterable[str], similarity: float = 0.6) -> str:
+    """The most similar known name, by difflib's ratio; "": none is so similar."""
+    import difflib  # 0.5 ms, which few starts need
+
+    return next(iter(difflib.get_close_matches(name, list(known), 1, similarity)), "")
 
 
 class Mistake(ValueError):

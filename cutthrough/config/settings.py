@@ -5,7 +5,6 @@ each setting remembers its source, because a mistake is reported there.
 """
 
 import argparse
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,13 @@ from cutthrough.config.config import (
 )
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.items import reasons_of
-from cutthrough.config.mistake import MOST_NOTED, Mistake, noting, raise_all
+from cutthrough.config.mistake import (
+    MOST_NOTED,
+    Mistake,
+    nearest,
+    noting,
+    raise_all,
+)
 from cutthrough.config.option import RowPath, Table, show_path
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import (
@@ -306,8 +311,8 @@ def _no_option(key: str, value: Any) -> str:
 def no_such_option(key: str, known: Iterable[str]) -> str:
     """Returns the reason, with a similar option if there is one."""
     bare = {name.lstrip("-"): name for name in known}    # dashes do not count
-    near = [bare[name] for name in difflib.get_close_matches(key.lstrip("-"), bare, 1)]
-    return "no such option" + (f"; did you mean {near[0]}?" if near else "")
+    near = nearest(key.lstrip("-"), bare)
+    return "no such option" + (f"; did you mean {bare[near]}?" if near else "")
 
 
 def _near_misses(environ: Mapping[str, str]) -> Iterator[ConfigError]:
@@ -318,10 +323,10 @@ def _near_misses(environ: Mapping[str, str]) -> Iterator[ConfigError]:
         if OF_KUBERNETES.fullmatch(name) or (
                 name.endswith("PORT") and "://" in environ[key]):
             continue
-        near = difflib.get_close_matches(name.lower(), OPTIONS, 1)
+        near = nearest(name.lower(), OPTIONS)
         if near:
             yield ConfigError("environment", key, "no such option; did you mean "
-                              f"{variable_name(near[0])}?")
+                              f"{variable_name(near)}?")
 
 
 def _read_secret(named: Setting) -> Setting:

@@ -5,14 +5,13 @@ an Option. So a key has the same kinds, the same documentation and the same beha
 a reload. Tables come from the file or from Python; they have no flag and no variable.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from cutthrough.config.items import reasons_of
-from cutthrough.config.mistake import Mistake, noting
+from cutthrough.config.mistake import Mistake, nearest, noting
 from cutthrough.config.option import ConfigError, Option, RowPath, Table, defaults_of
 from cutthrough.config.toml import Path
 from cutthrough.config.values import (
@@ -109,8 +108,8 @@ def _no_key(key: str, options: Mapping[str, Option]) -> str:
     if key in options:
         return f"is a secret, which only a file may hold: give {options[key].file}"
     known = [name for name, option in options.items() if not option.file]
-    near = difflib.get_close_matches(key, known, 1)
-    return "no such key" + (f"; did you mean {near[0]}?" if near
+    near = nearest(key, known)
+    return "no such key" + (f"; did you mean {near}?" if near
                             else f"; the keys are {', '.join(known)}")
 
 

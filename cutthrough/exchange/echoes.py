@@ -11,7 +11,6 @@ what remains beyond it is removed as a whole.
 import base64
 import binascii
 import functools
-import html
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -131,6 +130,8 @@ def spellings(text: str) -> Iterator[str]:
     for quoted in (quote(octets, safe=""), quote(octets), quote_plus(octets)):
         yield quoted
         yield _HEX.sub(lambda match: match[0].lower(), quoted)
+    import html  # 1 ms, which few workers need
+
     escaped = html.escape(text)
     yield escaped
     yield escaped.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")

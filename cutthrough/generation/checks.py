@@ -1,6 +1,5 @@
 """The supervisor's checks before it opens anything."""
 
-import difflib
 import errno
 import importlib.util
 import os
@@ -15,7 +14,7 @@ from cutthrough.bundle.manifest import NO_LABEL, BundleError, Label
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.database import FORM
 from cutthrough.config.log_target import read_target
-from cutthrough.config.mistake import Mistake, raise_all
+from cutthrough.config.mistake import Mistake, nearest, raise_all
 from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import show_count
 from cutthrough.exchange.packing import NoZstd, Packer
@@ -230,8 +229,8 @@ def check_routes(generation: Generation) -> None:
 
 def near(name: str, known: Collection[str]) -> str:
     """What may have been meant, for the end of a message; "": nothing known."""
-    names = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {names[0]}?" if names else ""
+    similar = nearest(name, known)
+    return f"; did you mean {similar}?" if similar else ""
 
 
 def find_notes(generation: Generation) -> list[str]:

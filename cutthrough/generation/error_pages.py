@@ -1,12 +1,12 @@
 """The files of `error_pages`: NAME.html, .txt or .json for an outcome, a status or all
 others."""
 
-import difflib
 import os
 
 from cutthrough.config.administration import REALM
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
+from cutthrough.config.mistake import nearest
 from cutthrough.outcome import TABLE
 from cutthrough.policy.refusals import DEFAULT, TYPES, Page, Refusals
 from cutthrough.policy.source import Policy
@@ -32,9 +32,9 @@ def read_error_pages(config: Config) -> dict[str, Page]:
         if kind not in TYPES or stem.startswith("."):
             continue
         if stem not in NAMES:
-            near = difflib.get_close_matches(stem, NAMES, 1)
+            near = nearest(stem, NAMES)
             raise _refused(folder, name, "is no outcome, no status and not default" + (
-                f"; did you mean {near[0]}.{kind}?" if near else ""))
+                f"; did you mean {near}.{kind}?" if near else ""))
         if stem in pages:
             raise _refused(folder, name, f"there is {stem}.{pages[stem].kind}, too")
         pages[stem] = Page(kind, _read(folder, name))

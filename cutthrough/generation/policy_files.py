@@ -4,7 +4,6 @@ Only this module reads policy from the file system. A file with mistakes is not 
 all: every mistake is raised, with file, line and reason.
 """
 
-import difflib
 import importlib.util
 import os
 
@@ -12,7 +11,7 @@ import msgspec
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
-from cutthrough.config.mistake import Mistake, noting, raise_all
+from cutthrough.config.mistake import Mistake, nearest, noting, raise_all
 from cutthrough.policy.source import Code, Policy, PolicyError, User
 
 
@@ -98,9 +97,9 @@ def check_names(config: Config, policy: Policy) -> None:
 
 
 def no_such_source(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
+    near = nearest(name, known)
     return "no such source" + (
-        f"; did you mean {near[0]}?" if near else
+        f"; did you mean {near}?" if near else
         f"; the sources are {', '.join(known)}" if known else
         f": define [sources.{name}] in the configuration file")
 

@@ -292,7 +292,7 @@ cdef bint may_try_all(Parent member, int64_t now_ms, uint64_t user) noexcept:
     return True
 
 
-cdef uint64_t hash_of(bytes key, bytes name) noexcept:
+cdef uint64_t hash_of(bytes key, bytes name) except? 0:
     """FNV-1a, and a finish that spreads it (splitmix64's). The same in every process, because
     all workers must choose the same parent."""
     cdef uint64_t h = 0xcbf29ce484222325ULL

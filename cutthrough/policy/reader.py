@@ -5,12 +5,11 @@ goes on with the next value.
 """
 
 import contextlib
-import difflib
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 from cutthrough.config.config import OPTIONS
-from cutthrough.config.mistake import Mistake, Place, noting
+from cutthrough.config.mistake import Mistake, Place, nearest, noting
 from cutthrough.config.toml import Path, Places
 from cutthrough.config.values import parse_duration
 from cutthrough.policy.source import PolicyError
@@ -21,12 +20,12 @@ T = TypeVar("T")
 def unknown_key(key: str, known: Iterable[str], what: str = "key") -> str:
     """Returns the reason for an unknown name, with the nearest known one. For a key
     without a near one it lists all keys, which the program defines."""
-    near = difflib.get_close_matches(key, list(known), 1)
-    if what == "key" and key in OPTIONS and not (near and near[0].startswith(key)):
+    near = nearest(key, known)
+    if what == "key" and key in OPTIONS and not near.startswith(key):
         return "is an option of `serve`: it belongs in the file that `-c` names"
     if what == "key" and not near:
         return f"no such key; the keys are {', '.join(known)}"
-    return f"no such {what}{f'; did you mean {near[0]}?' if near else ''}"
+    return f"no such {what}{f'; did you mean {near}?' if near else ''}"
 
 
 class Reader:

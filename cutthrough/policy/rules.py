@@ -6,7 +6,6 @@ entries. An empty tuple in a rule is no condition, so it matches everything. Tha
 an empty array is an error, and a rule whose lists turn out empty is left out.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -14,7 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from cutthrough.config.mistake import MOST_NOTED, noting, raise_all
+from cutthrough.config.mistake import MOST_NOTED, nearest, noting, raise_all
 from cutthrough.config.settings import OF_POLICY
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.user_names import composed
@@ -288,7 +287,7 @@ class _Reader(ListReader):
             with noting(self.mistakes):
                 fields[_FIELDS.get(key, key)] = read(self, table, key)
         # A misspelt key has been reported
-        if "action" not in table and not difflib.get_close_matches("action", table):
+        if "action" not in table and not nearest("action", table):
             self.fail("action", "is missing")
         if "action" not in fields:
             return None

@@ -106,6 +106,7 @@ class WorkerProcess:
 
         self.loop_name = loop_name
         first = self.worker.generation.number
+        self.load_handover()
         seal()
         check_files()                        # of what is imported by now
         try:
@@ -122,7 +123,6 @@ class WorkerProcess:
         gc.enable()
         self.channel.attach(self.on_message)
         self.channel.send(Prepared(first))
-        self.load_handover()
         self.report_suppressed()
         await self.over.wait()
         self.admin_queries.close()
@@ -171,11 +171,11 @@ class WorkerProcess:
                 self.drain(self.config.drain_timeout)
 
     def load_handover(self) -> None:
-        """At the start, while the supervisor waits for others: when a new program
-        takes the tunnels over, its files are in place of those of this one."""
+        """At the start: when a new program takes the tunnels over, its files are in
+        place of those of this one. Behind `seal` each of four modules would take a look
+        at all files."""
         if self.config.handover:
-            with contextlib.suppress(ModuleReplaced):    # tunnels drain then
-                importlib.import_module("cutthrough.worker.handover")
+            importlib.import_module("cutthrough.worker.handover")
 
     def hand_over(self, message: Give | Take) -> None:
         # Imported here, like the rest of the data plane: see make_worker

@@ -23,16 +23,16 @@ from cutthrough.net.tls.keys cimport on_secret
 from cutthrough.net.tls.openssl cimport (
     CRYPTO_EX_DATA, EVP_CIPHER, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_LIB_CTX, OSSL_PARAM, SSL,
     SSL_CTX, X509)
-from cutthrough.net.tls.sessions cimport (
-    drop_servers, drop_sessions, keep_by_name, keep_sessions)
+from cutthrough.net.tls.sessions cimport drop_servers, drop_sessions, keep_by_name, keep_sessions
 from cutthrough.net.tls.ticket_keys cimport TicketKey, TicketKeys
-from cutthrough.net.transport cimport HANDSHAKE_DENIED, HANDSHAKE_UNNAMED
+from cutthrough.net.transport cimport HANDSHAKE_DENIED, HANDSHAKE_INVALID, HANDSHAKE_UNNAMED
 
 cdef enum:
     # Seconds in which a session can be resumed; RFC 8446 section 4.6.1 allows 7 days. nginx and
     # HAProxy have 300: a browser that comes back after lunch would pay again
     SESSION_S = 7200
     ACCESS_DENIED = 49          # alerts (RFC 8446 section 6)
+    INTERNAL_ERROR = 80
     UNRECOGNIZED_NAME = 112
 
 # X25519 first: the fastest. Others that OpenSSL would allow cost a server ten times as much.
@@ -253,9 +253,7 @@ cdef int set_up_server(SSL_CTX *ctx, bytes scope, TicketKeys keys, list loaded) 
     openssl.SSL_CTX_set_session_psk_dhe_timeout(ctx, SESSION_S)
     openssl.SSL_CTX_set_session_id_context(ctx, scope, <unsigned int>len(scope))
     openssl.SSL_CTX_set_max_early_data(ctx, 0)
-    shared.by_name = {}
-    shared.ocsp = {}
-    shared.keys = keys
+    shared.by_name, shared.ocsp, shared.keys = {}, {}, keys
     for certificate in loaded:
         use(ctx, certificate)
         if certificate.pair.ocsp:
@@ -333,20 +331,23 @@ cdef void free_shared(void *parent, void *pointer, CRYPTO_EX_DATA *data, int ind
 
 
 cdef int on_server_name(SSL *ssl, int *alert, void *arg) noexcept with gil:
+    try:
+        return choose_by_name(ssl, <Shared>arg, alert)
+    except MemoryError:                 # the first certificate's set may ask for less
+        return refuse(alert, INTERNAL_ERROR, HANDSHAKE_INVALID)
+
+
+cdef int choose_by_name(SSL *ssl, Shared shared, int *alert) except? -1:
     cdef const char *text = openssl.SSL_get_servername(ssl, openssl.TLSEXT_NAMETYPE_host_name)
-    cdef Shared shared = <Shared>arg
     context = shared                    # none of that name
     if text != NULL:
         name = text.lower().decode("latin-1")
-        context = shared.by_name.get(name, shared)
-        if context is shared:
-            context = shared.by_name.get(wildcard_of(name), shared)
+        context = shared.by_name.get(name, shared.by_name.get(wildcard_of(name), shared))
     if context is shared:
         return refuse(alert, UNRECOGNIZED_NAME, HANDSHAKE_UNNAMED) if shared.is_strict else (
             openssl.SSL_TLSEXT_ERR_OK)
-    if context is not None:
-        return choose(ssl, (<ContextReference>context).ctx, alert)
-    return openssl.SSL_TLSEXT_ERR_OK
+    return openssl.SSL_TLSEXT_ERR_OK if context is None else (
+        choose(ssl, (<ContextReference>context).ctx, alert))
 
 
 cdef int choose(SSL *ssl, SSL_CTX *ctx, int *alert) noexcept:
@@ -392,10 +393,7 @@ cdef int on_status(SSL *ssl, void *arg) noexcept with gil:
     cdef bytes response = (<Shared>openssl.SSL_CTX_get_ex_data(
         openssl.SSL_get_SSL_CTX(ssl), shared_index)).ocsp.get(
             <size_t>openssl.SSL_get_certificate(ssl))
-    cdef void *copy
-    if response is None:
-        return openssl.SSL_TLSEXT_ERR_NOACK
-    copy = openssl.OPENSSL_malloc(len(response))
+    cdef void *copy = NULL if response is None else openssl.OPENSSL_malloc(len(response))
     if copy == NULL:
         return openssl.SSL_TLSEXT_ERR_NOACK
     memcpy(copy, <char *>response, len(response))
