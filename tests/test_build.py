@@ -329,8 +329,8 @@ def test_no_array_of_c_is_copied_over_a_pointers_target() -> None:
 
 
 #: Functions that can tell their caller nothing of an exception: Python prints it, and
-#: the caller goes on with a zero. None of PLAIN makes an object or calls Python, so none
-#: can lack memory: Cython writes an exception for each attribute of an object, in case
+#: the caller goes on with a zero. None of PLAIN makes an object or calls Python, so it
+#: cannot lack memory: Cython writes an exception for each attribute of an object, in case
 #: that the object has another type. CATCHING handle what they raise, or their zero
 #: refuses.
 PLAIN = frozenset("""

@@ -91,8 +91,9 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         "has no default; its addresses are listeners too, without such settings.")
         ] = ()
     workers: Annotated[int, Option(
-        WORKERS, "worker processes; auto: one for each usable CPU, or each CPU of pin",
-        "sched_getaffinity(2): one loop keeps one CPU busy", of_program=True)] = 0
+        WORKERS, "worker processes; auto: one for each CPU of pin, or each usable one "
+        "within the cgroup's quota", "sched_getaffinity(2), cpu.max: one loop keeps one "
+        "CPU busy", of_program=True)] = 0
     pin: Annotated[tuple[int, ...] | str, Option(
         CPUS, "pins each worker to one CPU: of all usable CPUs (auto), or of a list "
         "such as 0-3,8", "off: beside other programs the scheduler chooses "

@@ -7,14 +7,20 @@ cgroup namespace, as is usual, only its own limit is visible.
 import math
 import resource
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.values import show_cpus, show_size
 from cutthrough.doctor.finding import Case, Finding, Host
 from cutthrough.doctor.sysctls import NOFILE
 from cutthrough.generation.effective import show_slots
-from cutthrough.process.cpus import online, pinned_cpus, usable
+from cutthrough.process.cpus import (
+    cgroup_folders,
+    cpu_quota,
+    online,
+    pinned_cpus,
+    usable,
+)
 from cutthrough.process.descriptors import RESERVED_FDS
 from cutthrough.storage.settings import settings_of
 
@@ -104,41 +110,20 @@ def check_governor(host: Host, cpus: tuple[int, ...]) -> Iterator[Finding]:
 # A container's limits
 
 def check_cgroup(case: Case) -> Iterator[Finding]:
-    folders = cgroup_folders(case.host)
+    folders = cgroup_folders(case.host.root)
     if not folders:
         yield Finding("cgroup", "note", "no cgroup v2 here", "",
                       "limits of cgroup v1 are not checked")
         return
-    yield judge_cpu(case, cpu_quota(case.host, folders))
-    yield judge_memory(case, least(case.host, folders, "memory.max"))
-    yield judge_processes(case, least(case.host, folders, "pids.max"))
+    yield judge_cpu(case, cpu_quota(folders))
+    yield judge_memory(case, least(folders, "memory.max"))
+    yield judge_processes(case, least(folders, "pids.max"))
 
 
-def cgroup_folders(host: Host) -> list[str]:
-    """The folders of this process's cgroup and its parents; [] without cgroup v2."""
-    path = next((line[3:] for line in host.lines("proc/self/cgroup")
-                 if line.startswith("0::")), None)
-    controllers = host.text("sys/fs/cgroup/cgroup.controllers")
-    if path is None or controllers is None:
-        return []
-    # A cgroup outside the root of the namespace is shown with ".."
-    parts = [part for part in PurePosixPath(path).parts if part not in ("/", "..")]
-    return ["/".join(["sys/fs/cgroup", *parts[:n]]) for n in range(len(parts), -1, -1)]
-
-
-def least(host: Host, folders: list[str], name: str) -> int | None:
-    numbers = (host.number(f"{folder}/{name}") for folder in folders)
-    return min((n for n in numbers if n is not None), default=None)
-
-
-def cpu_quota(host: Host, folders: list[str]) -> float | None:
-    """The number of CPUs that the quota allows; None: all."""
-    quotas = []
-    for folder in folders:
-        text = (host.text(f"{folder}/cpu.max") or "max").split()
-        if text[0].isdigit():
-            quotas.append(int(text[0]) / int(text[1]))
-    return min(quotas, default=None)
+def least(folders: list[Path], name: str) -> int | None:
+    """The least limit in files of this name; None: there is none."""
+    texts = (Host(folder).text(name) or "" for folder in folders)
+    return min((int(text) for text in texts if text.isdigit()), default=None)
 
 
 def judge_cpu(case: Case, quota: float | None) -> Finding:

@@ -5,8 +5,9 @@ upgrade, start with all CPUs of this process and select from them again.
 """
 
 import logging
+import math
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.values import parse_cpus, show_cpus
@@ -23,7 +24,37 @@ def count_workers(config: Config) -> int:
     """The configured number of workers, with `auto` resolved."""
     if config.workers:
         return config.workers
-    return len(config.pin if isinstance(config.pin, tuple) else usable())
+    if isinstance(config.pin, tuple):
+        return len(config.pin)
+    cpus, quota = len(usable()), cpu_quota(cgroup_folders())
+    return cpus if quota is None else min(cpus, max(math.ceil(quota), 1))
+
+
+def cgroup_folders(root: Path = Path("/")) -> list[Path]:
+    """The folders of this process's cgroup and its parents; [] without cgroup v2."""
+    base = root / "sys/fs/cgroup"
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except (OSError, ValueError):
+        return []
+    path = next((line[3:] for line in lines if line.startswith("0::")), None)
+    if path is None or not (base / "cgroup.controllers").exists():
+        return []
+    # A cgroup outside the root of the namespace is shown with ".."
+    parts = [part for part in PurePosixPath(path).parts if part not in ("/", "..")]
+    return [base.joinpath(*parts[:n]) for n in range(len(parts), -1, -1)]
+
+
+def cpu_quota(folders: list[Path]) -> float | None:
+    """The number of CPUs for whose time these cgroups allow; None: all."""
+    quotas = []
+    for folder in folders:
+        try:
+            most, period = (folder / "cpu.max").read_text().split()
+            quotas.append(int(most) / int(period))
+        except (OSError, ValueError):        # no such controller; "max"
+            continue
+    return min(quotas, default=None)
 
 
 def pinned_cpus(config: Config) -> tuple[int, ...]:

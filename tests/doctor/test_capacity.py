@@ -5,9 +5,11 @@ import socket
 
 import pytest
 
+from cutthrough.config.settings import from_options
 from cutthrough.doctor import capacity, dns_and_clock, program
 from cutthrough.doctor.finding import Host
 from cutthrough.policy.source import Filter, Limits, Policy, Rule, User
+from cutthrough.process import cpus
 from tests.doctor.hosts import make_case, tree, verdicts
 from tests.support.dns import NXDOMAIN, REFUSED, SERVFAIL, NameServer
 from tests.support.wait import PATIENCE
@@ -91,10 +93,23 @@ def test_a_limit_further_up_counts(tmp_path):
         "kubepods/pod1/cpu.max": "50000 100000",
         "kubepods/cpu.max": "200000 100000", "kubepods/pod1/c/memory.max": "max",
         "kubepods/memory.max": str(512 * MIB)})
-    folders = capacity.cgroup_folders(Host(root))
-    assert capacity.cpu_quota(Host(root), folders) == 0.5
-    assert capacity.least(Host(root), folders, "memory.max") == 512 * MIB
-    assert capacity.least(Host(root), folders, "pids.max") is None
+    folders = cpus.cgroup_folders(root)
+    assert cpus.cpu_quota(folders) == 0.5
+    assert capacity.least(folders, "memory.max") == 512 * MIB
+    assert capacity.least(folders, "pids.max") is None
+
+
+@pytest.mark.parametrize(("most", "workers"), [
+    ("max", 8), ("50000", 1), ("150000", 2), ("400000", 4), ("1600000", 8)])
+def test_workers_are_as_many_as_cpus_that_the_quota_pays_for(
+        most, workers, tmp_path, monkeypatch):
+    folders = cpus.cgroup_folders(cgroup(tmp_path, "/c", {
+        "c/cpu.max": f"{most} 100000"}))
+    monkeypatch.setattr(cpus, "usable", lambda: tuple(range(8)))
+    monkeypatch.setattr(cpus, "cgroup_folders", lambda: folders)
+    assert cpus.count_workers(from_options()) == workers
+    assert cpus.count_workers(from_options(workers=7)) == 7
+    assert cpus.count_workers(from_options(pin="3,4,5")) == 3
 
 
 def test_cgroup_v1_is_not_taken_for_no_limit(tmp_path):
