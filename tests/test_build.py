@@ -329,10 +329,9 @@ def test_no_array_of_c_is_copied_over_a_pointers_target() -> None:
 
 
 #: Functions that can tell their caller nothing of an exception: Python prints it, and
-#: the caller goes on with a zero. None of PLAIN makes an object or calls Python, so it
-#: cannot lack memory: Cython writes an exception for each attribute of an object, in case
-#: that the object has another type. CATCHING handle what they raise, or their zero
-#: refuses.
+#: the caller goes on with a zero. PLAIN make no object and call no Python, so they need
+#: no memory: Cython writes an exception for each attribute, in case that its object has
+#: another type. CATCHING handle what they raise, or their zero refuses.
 PLAIN = frozenset("""
     exchange.heads.Names.behind exchange.search.has_part net.tls.context.on_status
     net.tls.leaves.read_address policy.known.Known._tag_of policy.ledger.day_bytes_of

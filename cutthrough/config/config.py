@@ -92,8 +92,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         ] = ()
     workers: Annotated[int, Option(
         WORKERS, "worker processes; auto: one for each CPU of pin, or each usable one "
-        "within the cgroup's quota", "sched_getaffinity(2), cpu.max: one loop keeps one "
-        "CPU busy", of_program=True)] = 0
+        "within the cgroup's quota", "sched_getaffinity(2), cpu.max: one loop keeps "
+        "one CPU busy", of_program=True)] = 0
     pin: Annotated[tuple[int, ...] | str, Option(
         CPUS, "pins each worker to one CPU: of all usable CPUs (auto), or of a list "
         "such as 0-3,8", "off: beside other programs the scheduler chooses "
