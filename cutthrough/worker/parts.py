@@ -130,7 +130,7 @@ class Parts:
         prepared.on_commit(
             self.carriers.configure,
             config.upstream_idle_timeout if config.upstream_idle else 0.0,
-            config.connect_timeout)
+            config.connect_timeout, config.response_timeout)
         prepared.on_commit(
             self.verifier.configure, config.auth_backoff, config.auth_timeout)
         prepared.on_commit(self._count_by_rule, config.rule_metrics)

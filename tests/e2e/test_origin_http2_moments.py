@@ -1,6 +1,7 @@
 """Origins of HTTP/2 that leave, refuse or talk nonsense at any moment of a response:
 each request ends, and the next one is answered (R62)."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.http2 import (
     frame,
 )
 from tests.support.http2_origin import Origin as Speaker
+from tests.support.origin import Connection
 from tests.support.scripted_http2 import ON, say, speak
 from tests.support.scripted_http2 import reach as reach
 from tests.support.scripted_http2 import start as start
@@ -150,3 +152,29 @@ def test_an_origin_that_takes_no_more_requests_is_dialled(start, make_origin, re
         got = peer.wait(peer.get(f"https://a.example/{number}", method="POST"))
         assert bytes(got.body) == b"/%d" % number
     assert len(origin.connections) == 3
+
+
+def test_a_request_does_not_join_those_that_a_silent_origin_leaves_waiting(
+        start, make_origin, reach) -> None:
+    """A middlebox had forgotten the connection, or the origin hung: each further
+    request joined those that waited there, and got a 504 too."""
+    def script(conn: Connection) -> None:
+        def answer(speaker: Speaker, stream: int) -> None:
+            if conn is origin.connections[0] and stream > 1:
+                gone.wait()                 # hears nothing more, and says nothing
+            say(speaker, stream)
+        speak(answer)(conn)
+
+    gone = threading.Event()
+    proxy = start(ON + 'response_timeout = "500ms"\n')
+    origin = make_origin(script)
+    peer = reach(proxy, origin.port)
+    try:
+        assert peer.wait(peer.get("https://a.example/0")).status == 200
+        assert peer.wait(peer.get("https://a.example/1")).status == 504
+        for number in range(2, 5):
+            got = peer.wait(peer.get(f"https://a.example/{number}"))
+            assert bytes(got.body) == b"/%d" % number
+    finally:
+        gone.set()
+    assert len(origin.connections) == 2

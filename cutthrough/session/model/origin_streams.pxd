@@ -25,6 +25,7 @@ cdef class Carrier(StreamOwner):
     cdef Turn turn                      # others wait for its first frame; None: nobody does
     cdef bint is_begun                  # the peer's first frame has come
     cdef int64_t heard_us               # when the peer was heard last
+    cdef int64_t asked_us               # when the first stream since then began
 
     cdef OriginStream ask(self)
     cdef int run(self) except -1
@@ -42,7 +43,7 @@ cdef class Carriers:
     # Of origins that have chosen HTTP/2: key -> how many requests they take at a time
     cdef dict known
     cdef dict turns                     # key -> the Turn that others may wait for
-    cdef int64_t idle_ms, connect_ms
+    cdef int64_t idle_ms, connect_ms, alive_us
     cdef IdlePool pool                  # its bounds are these carriers', too
     # Those in by_key without a stream, the one that has waited longest first: Carrier -> None
     cdef dict idle
@@ -53,6 +54,7 @@ cdef class Carriers:
     # It has one again, or ends.
     cdef int wake(self, Carrier carrier) except -1
     cdef OriginStream find(self, Client client, object key)
+    cdef bint may_be_gone(self, Carrier carrier, bint only_once) noexcept
     cdef Carrier find_new(self, object key)
     # Ends those without a stream, to give descriptors. Returns how many.
     cdef int give_up(self) except -1

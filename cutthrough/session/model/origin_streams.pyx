@@ -11,7 +11,8 @@ A carrier is shared by the requests that could share an idle connection: its key
 pool's, way and name included. It is in the table from its first request on, if that would leave
 its connection in the pool. A request that finds no room (the peer's bound, or GOAWAY) dials.
 
-It ends after `upstream_idle_timeout` without a stream, and after `connect_timeout` without the
+No request joins a silent carrier on which another one has waited for `ALIVE_US`: it dials. A carrier
+ends after `upstream_idle_timeout` without a stream, and after `connect_timeout` without the
 peer's first frame. Those without a stream are idle connections: they have places of the idle pool, by
 its bounds.
 """
@@ -58,6 +59,8 @@ cdef class Carrier(StreamOwner):
         if not m.ask(&self.conn.sock, &stream.sock):
             return None
         self.table.wake(self)
+        if self.asked_us <= self.heard_us:
+            self.asked_us = self.conn.poller.now_us
         stream.carrier = self
         stream.address = self.conn.address
         self.conn.poller.add(stream)
@@ -182,10 +185,11 @@ cdef class Carriers:
         self.known = {}
         self.turns = {}
 
-    def configure(self, idle_timeout, connect_timeout):
+    def configure(self, idle_timeout, connect_timeout, response_timeout):
         """Seconds. A carrier that waits already keeps its deadline."""
         self.idle_ms = int(idle_timeout * 1000)
         self.connect_ms = int(connect_timeout * 1000)
+        self.alive_us = min(ALIVE_US, int(response_timeout * 1000000))
 
     @property
     def held(self):
@@ -240,12 +244,19 @@ cdef class Carriers:
             # Before its SETTINGS a request might wait behind others
             if multiplexer().awaits_since_us(&carrier.conn.sock):
                 continue
-            if not c.request.can_retry and c.poller.now_us - carrier.heard_us > ALIVE_US:
+            if self.may_be_gone(carrier, not c.request.can_retry):
                 continue
             stream = carrier.ask()
             if stream is not None:
                 return stream
         return None
+
+    cdef bint may_be_gone(self, Carrier carrier, bint only_once) noexcept:
+        """It has been silent since it was asked, or simply silent if the request may be sent only
+        once: a middlebox has forgotten the connection, or the origin hangs."""
+        cdef int64_t since_us = carrier.heard_us if only_once else carrier.asked_us
+        return since_us >= carrier.heard_us and (
+            carrier.conn.poller.now_us - since_us >= self.alive_us)
 
     cdef Carrier find_new(self, object key):
         """One without a frame of the peer yet, for which no request waits."""
