@@ -35,10 +35,10 @@ from cutthrough.http2.stream cimport (
     MESSAGE_DONE, MESSAGE_OPEN, DUE, JUST_NOW, OPEN, Demux, Stream, break_stream, count_streams, delist,
     free_slot, free_stream, make_stream, peek_stream, read_stream, stream_of)
 from cutthrough.net.buffers cimport COPY_BYTES, Block, give_block, scratch
-from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL
+from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ETIMEDOUT
 from cutthrough.net.multiplex cimport (
-    HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_NO_ROOM, HEARD_RESET, HEARD_SOME, Bounds, Due,
-    Multiplexer, set_multiplexer)
+    HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_LATE, HEARD_NO_ROOM, HEARD_RESET, HEARD_SOME, Bounds,
+    Due, Multiplexer, set_multiplexer)
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_recv
 from cutthrough.net.transport cimport (
     KERNEL, REFUSES_CERTIFICATE, WANTS_CERTIFICATE, Agreed, Socket, Transport, add_transport,
@@ -356,7 +356,7 @@ cdef void drain(Socket *carrier) noexcept nogil:
 
 cdef void lose(Socket *carrier, int why) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
-    cdef int error = ECONNRESET
+    cdef int error = ETIMEDOUT if why == HEARD_LATE else ECONNRESET
     cdef Stream *st
     cdef Stream *next
     if d == NULL:                       # it has ended already
@@ -367,7 +367,7 @@ cdef void lose(Socket *carrier, int why) noexcept nogil:
     d.over = True
     if why != HEARD_RESET and why != HEARD_END:
         nghttp2_session_terminate_session(
-            d.session, NGHTTP2_NO_ERROR if why == HEARD_ALL else NGHTTP2_PROTOCOL_ERROR
+            d.session, NGHTTP2_NO_ERROR if why in (HEARD_ALL, HEARD_LATE) else NGHTTP2_PROTOCOL_ERROR
             if why == HEARD_FAULT else NGHTTP2_INTERNAL_ERROR if why == HEARD_NO_ROOM
             else NGHTTP2_ENHANCE_YOUR_CALM)
         write_frames(d)

@@ -20,6 +20,7 @@ cdef enum Heard:
     HEARD_FLOOD             # it sent too many frames that do nothing
     HEARD_HEADERS           # a header block has too many frames or octets
     HEARD_NO_ROOM           # no memory
+    HEARD_LATE              # nothing of the peer came in time
 
 # Why a stream that has come is not to be served.
 cdef enum Refusal:

@@ -20,6 +20,7 @@ from tests.support.http2 import (
     frame,
 )
 from tests.support.http2_origin import Origin as Speaker
+from tests.support.inside import over_tls
 from tests.support.origin import Connection
 from tests.support.scripted_http2 import ON, say, speak
 from tests.support.scripted_http2 import reach as reach
@@ -178,3 +179,18 @@ def test_a_request_does_not_join_those_that_a_silent_origin_leaves_waiting(
     finally:
         gone.set()
     assert len(origin.connections) == 2
+
+
+def test_an_origin_that_chooses_http2_and_says_nothing_is_no_reset(
+        start, make_origin, reach) -> None:
+    """Its connection ends after `connect_timeout` without a frame. Reply and log said
+    that the origin had reset it."""
+    proxy = start(ON + 'connect_timeout = "300ms"\n')
+    origin = make_origin(over_tls(lambda conn: conn.stall(), alpn=("h2",)))
+    peer = reach(proxy, origin.port)
+    got = peer.wait(peer.get("https://a.example/"))
+    assert got.status == 504
+    assert b"response_timeout" in got.body
+    proxy.wait_reason("response_timeout", status=504)
+    peer.sock.close()
+    proxy.wait_settled()

@@ -23,7 +23,7 @@ from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_RELAYS, Block, bytes_of, give_block, make_room)
 from cutthrough.net.multiplex cimport (
-    HEARD_ALL, HEARD_NO_ROOM, HEARD_SOME, Bounds, Due, is_stream, multiplexer)
+    HEARD_ALL, HEARD_LATE, HEARD_NO_ROOM, HEARD_SOME, Bounds, Due, is_stream, multiplexer)
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.pump cimport Pump
 from cutthrough.net.sysio cimport CAN_READ
@@ -129,7 +129,7 @@ cdef class Carrier(StreamOwner):
         if begun_us:
             left_ms = min(left_ms, self.table.connect_ms - (now_us - begun_us) // 1000)
         if left_ms <= 0:
-            return self.end(HEARD_ALL)
+            return self.end(HEARD_LATE if begun_us else HEARD_ALL)
         return conn.set_deadline(left_ms)
 
     cdef int on_stream_deadline(self, Stream stream) except -1:

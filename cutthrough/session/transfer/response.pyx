@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
     HEAD_ROOM, COPY_BLOCK, COPY_BYTES, OF_REQUESTS, bytes_of, give_block,
     keep_bytes, scratch)
-from cutthrough.net.linux cimport EAGAIN, EPIPE
+from cutthrough.net.linux cimport EAGAIN, EPIPE, ETIMEDOUT
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pump cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
@@ -21,7 +21,7 @@ from cutthrough.net.sysio cimport CAN_READ, keep_for_fin, try_recv
 from cutthrough.outcome cimport (
     BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, FILTER_FAILED, OK,
     ORIGIN_CLOSED,
-    ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE,
+    ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE, RESPONSE_TIMEOUT,
     RESPONSE_TRUNCATED, UPGRADE_FAILED)
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN
 from cutthrough.session.judge.authorize cimport is_cut_meanwhile
@@ -98,6 +98,8 @@ cdef int read_some(Client c) except -1:
         give_block(&c.extras.partial)
     if n <= 0:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, -n)
+        if n == -ETIMEDOUT:
+            return on_no_response(c, RESPONSE_TIMEOUT, held)
         return on_no_response(c, ORIGIN_CLOSED if n == 0 and not was_reset(c) else (
             outcome_of_alert(c, <int>-n, ORIGIN_RESET)), held)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
