@@ -31,6 +31,9 @@ MEASURE_S = 60.0
 AWAY_S, MOST_AWAY_S, MOST_LOCKED_S = 0.25, 10.0, 1.0
 # Rows that are indexed at a time, some 20 µs each
 INDEX_ROWS = 500
+# Under load the index has one of so many parts of the time, and one; and at the end
+# this time
+INDEX_SHARE, LAST_INDEX_S = 3, 1.0
 # Bytes of rows that wait in a Queue: as much as the largest ring has
 MOST_QUEUED = 32 << 20
 # For the last rows when the writer ends
@@ -47,6 +50,7 @@ class Outlet:
         self._store: Store | None = None
         self._to_index = True
         self._is_indexed = True              # False: indexing waits for the store
+        self._index_from = 0.0
         self._lost = 0                       # rows since the last that was written
         self.pause_s = 0.0                   # until the next attempt; 0: it is usable
         self.reason = ""                     # why it is not
@@ -181,6 +185,16 @@ class Outlet:
         except StoreError as error:
             log.error("captured exchanges cannot be deleted: %s", error)
 
+    def index_some(self) -> None:
+        """Between two writes, of which each may be followed by the next: else a store
+        under load would never be indexed. For a part of the time, because rows that
+        come and go fast need no index."""
+        begun = time.monotonic()
+        if self._to_index and not self.pause_s and begun >= self._index_from:
+            self.index()
+            ended = time.monotonic()
+            self._index_from = ended + INDEX_SHARE * (ended - begun)
+
     def index(self) -> None:
         try:
             self._to_index = self._open().index(INDEX_ROWS)
@@ -191,8 +205,10 @@ class Outlet:
                 log.error("captured exchanges cannot be indexed: %s", error)
 
     def finish(self) -> None:
-        """Indexes the rows, and closes it."""
-        while self._to_index and self._store is not None:
+        """Indexes rows for a moment, and closes it: the next writer, which reads the
+        rings as soon as this one has ended, indexes the others."""
+        until = time.monotonic() + LAST_INDEX_S
+        while self._to_index and self._store is not None and time.monotonic() < until:
             self.index()
         self.close()
 

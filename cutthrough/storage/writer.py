@@ -92,6 +92,7 @@ class Writer:
         self._asked: list[tuple[bytes, int]] = []    # and how many turns ago at most
         self._wanted: list[bytes] = []       # messages that ask for parts
         self._turns = 0
+        self._kept_house = time.monotonic()
         # So many read all that the rings have, and one that has begun
         self._most_turns = self._turns_left = max(
             TURN_PART, RING_BYTES // self.turn_bytes) + 1
@@ -124,6 +125,8 @@ class Writer:
                 self._turns_left -= 1
                 if self._turns_left < 0:
                     break
+            elif time.monotonic() - self._kept_house >= HOUSEKEEPING_S:
+                self.keep_house()            # records may come without a free moment
             self.wait(busy)
 
     def beat(self) -> None:
@@ -270,7 +273,8 @@ class Writer:
             self._rings.append(ring)
 
     def keep_house(self) -> None:
-        """The work of a free moment."""
+        """The work of a free moment, and once in HOUSEKEEPING_S at least."""
+        self._kept_house = time.monotonic()
         if self._outlet is not None and self._queue is None:
             self._outlet.keep_house()
         if self._sender is not None and self._rings:
@@ -299,6 +303,8 @@ class Writer:
         timeout = MOST_GATHER_S if is_fast else GATHER_S
         is_awaited = self._asked or self._wanted or self._stopping or any(
             ring.reads_alone for ring in self._rings)
+        if self._outlet is not None and self._queue is None and not is_awaited:
+            self._outlet.index_some()
         self.sleep(0 if is_awaited else timeout, part=2)
 
     def sleep(self, timeout: float, part: int = 0) -> None:

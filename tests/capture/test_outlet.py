@@ -258,3 +258,22 @@ def test_a_turn_waits_for_a_store_once_and_not_again_until_all_is_written(
     queue.wait(30)
     assert not queue.waiting
     queue.close()
+
+
+def test_words_that_are_not_indexed_at_the_end_are_indexed_by_the_next(
+        outlet, file, monkeypatch):
+    """A writer that a reload replaced read no ring until all words were indexed, and
+    was killed after 20 s."""
+    monkeypatch.setattr(outlets, "LAST_INDEX_S", 0.0)
+    outlet.write(batch(1, 2))
+    outlet.finish()
+    assert found(file, "test") == 0
+    outlet.keep_house()
+    assert found(file, "test") == 2
+
+
+def found(file, words):
+    reader = SqliteReader(str(file))
+    count = len(list(reader.flows(words)))
+    reader.close()
+    return count

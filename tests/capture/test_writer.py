@@ -4,6 +4,7 @@ import contextlib
 import mmap
 import os
 import socket
+import sqlite3
 import threading
 import time
 
@@ -21,6 +22,9 @@ from tests.capture.records import end, heads
 from tests.capture.settings import SETTINGS
 from tests.doors.capture import put
 from tests.recording.settings import SETTINGS as RECORDINGS
+
+# Of a writer that has no free moment
+MOST_TURNS = 200
 
 
 class Side:
@@ -127,6 +131,48 @@ def test_stop_ends_the_writer_while_records_arrive(make, monkeypatch):
     began = time.monotonic()
     side.writer.run()
     assert time.monotonic() - began < 5 and side.ring.in_use
+
+
+def busy_until(side, monkeypatch, happened):
+    """Runs the writer, which finds an exchange in each turn, until this is true after
+    one, or for MOST_TURNS. Returns whether it was."""
+    turn, turns = side.writer.turn, []
+
+    def put_and_turn():
+        turns.append(1)
+        assert put(side.ring, HEADS, 0, len(turns), heads())
+        assert put(side.ring, END, 0, len(turns), end())
+        is_busy = turn()
+        if happened() or len(turns) == MOST_TURNS:
+            side.channel.send(STOP)
+        return is_busy
+
+    monkeypatch.setattr(side.writer, "turn", put_and_turn)
+    side.writer.run()
+    return len(turns) < MOST_TURNS
+
+
+def test_words_are_indexed_while_each_turn_has_records(make, tmp_path, monkeypatch):
+    """Of 323 281 exchanges, which came within 40 s, 1500 were in the index."""
+    path = tmp_path / "flows.db"
+    side = make(database=str(path), age=0.0)
+    monkeypatch.setattr(side.writer, "keep_house", lambda: None)
+
+    def is_indexed():
+        with contextlib.closing(sqlite3.connect(path)) as base:
+            return base.execute(
+                "SELECT value FROM state WHERE name = 'indexed'").fetchone()[0]
+
+    assert busy_until(side, monkeypatch, is_indexed)
+
+
+def test_housekeeping_is_done_while_each_turn_has_records(make, monkeypatch):
+    """Recordings that waited for a session, for which their requests were refused, were
+    not tried again as long as others were captured."""
+    monkeypatch.setattr(writers, "HOUSEKEEPING_S", 0.0)
+    side, kept = make(), []
+    monkeypatch.setattr(side.writer, "keep_house", lambda: kept.append(1))
+    assert busy_until(side, monkeypatch, lambda: kept)
 
 
 @pytest.mark.parametrize("database, nice", [("", NICE), ("flows.db", 0)])
