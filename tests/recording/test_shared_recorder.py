@@ -11,6 +11,8 @@ from cutthrough.recording.record import shared_recorder
 from cutthrough.recording.record.shared_recorder import SharedRecorder
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.postgres import PostgresSessions
+from cutthrough.storage.postgres import Base
+from cutthrough.storage.store import StoreAway
 from tests.recording.exchanges import taped
 from tests.recording.settings import SETTINGS
 from tests.support.wait import wait_until
@@ -70,3 +72,34 @@ def test_more_than_may_wait_comes_in_one_turn_and_none_is_lost(recorder, monkeyp
     wait_until(lambda: counts(sessions) == {"one": 90}, lambda: str(counts(sessions)))
     assert [one.request.path for one in sessions.open("one").recordings()] == [
         f"/{n}" for n in range(90)]
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_commit_without_an_answer_adds_nothing_twice(recorder, monkeypatch, is_done):
+    """Of 400 exchanges 26 were recorded twice when three connections broke, so that a
+    sequence went back to its first answer."""
+    made, sessions = recorder
+    assert made.write([of("one", "/0")]) == 0
+    wait_until(lambda: counts(sessions) == {"one": 1}, lambda: str(counts(sessions)))
+    transaction, broken = Base.transaction, []
+
+    @contextlib.contextmanager
+    def without_answer(base):
+        with transaction(base) as cursor:
+            yield cursor
+            breaks = not broken and cursor.execute(
+                "SELECT FROM cutthrough_recordings.recordings").rowcount == 4
+            if breaks and not is_done:
+                broken.append(1)
+                raise StoreAway("at the commit")
+        if breaks:
+            broken.append(1)
+            raise StoreAway("at the commit")
+
+    monkeypatch.setattr(Base, "transaction", without_answer)
+    assert made.write([of("one", f"/{n}") for n in range(1, 4)]) == 0
+    wait_until(lambda: broken and made.fails, "an outage")
+    assert made.write([of("one", "/4")]) == 0
+    wait_until(lambda: not made.waiting, "the end of the outage")
+    assert [one.request.path for one in sessions.open("one").recordings()] == [
+        f"/{n}" for n in range(5)]

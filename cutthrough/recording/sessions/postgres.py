@@ -46,6 +46,7 @@ from cutthrough.recording.sessions.session import (
     VERSION,
     AnySession,
     AnySessions,
+    Attempt,
     Manifest,
     NoSession,
     Read,
@@ -86,11 +87,12 @@ class Changes(NamedTuple):
 
 
 class PostgresSession(AnySession):
-    """One session. `close` leaves the connection to the others of its PostgresSessions.
-    Raises SessionError and KeyMistake."""
+    """One session. `close` leaves the connection to the others of its PostgresSessions,
+    and so the attempts, by session. Raises SessionError and KeyMistake."""
 
-    def __init__(self, base: Base, where: str, key: bytes, row: dict[str, Any]) -> None:
-        self._base, self._number = base, int(row["id"])
+    def __init__(self, base: Base, where: str, key: bytes, row: dict[str, Any],
+                 attempts: dict[int, Attempt]) -> None:
+        self._base, self._number, self._attempts = base, int(row["id"]), attempts
         self._where = f"{where}: session {row['name']!r}"
         self.identity = f"{row['base']}/{self._number}"
         with self._explained():
@@ -141,7 +143,8 @@ class PostgresSession(AnySession):
         self.manifest = manifest
 
     def add(self, recordings: Iterable[Recording]) -> list[Recording]:
-        entries = masked(self.masker, recordings)
+        given = list(recordings)
+        entries = masked(self.masker, given)
         with self._changed(len(entries)) as change:
             additions = [msgspec.structs.replace(entry, number=number)
                          for number, entry in zip(change.numbers, entries, strict=True)]
@@ -153,10 +156,22 @@ class PostgresSession(AnySession):
                     change.bytes += len(data)
             change.count += len(additions)
             self._prune(change, MOST_PRUNED + len(additions))
+            self._attempts[self._number] = Attempt(change.number, given)
+        del self._attempts[self._number]
         return additions
 
     def put(self, recordings: Iterable[Recording]) -> None:
-        self.add(recordings)
+        """If the connection broke at a commit, nobody knows whether it took place. Of
+        recordings that are put again, those that are there are not added twice."""
+        given, attempt = list(recordings), self._attempts.get(self._number)
+        if attempt is not None and (
+                given[:len(attempt.recordings)] == attempt.recordings) and self._select(
+                f"SELECT {OF} AND changed = %s AND created_us = %s",
+                (self._number, attempt.change, attempt.recordings[-1].created_us)):
+            given = given[len(attempt.recordings):]
+        self._attempts.pop(self._number, None)
+        if given:
+            self.add(given)
 
     def prune(self) -> int:
         if not self.manifest.age_s and not self.manifest.count:
@@ -360,6 +375,7 @@ class PostgresSessions(AnySessions):
         self._key, self._key_path = read_key(folder / "key"), folder / "key"
         self._base = Base(url, TABLES, ANSWER_S, may_make=may_make)
         self._where = self._base.where
+        self._attempts: dict[int, Attempt] = {}
         self._due: dict[str, float] = {}     # times of searches for old recordings
 
     def names(self) -> list[str]:
@@ -398,7 +414,7 @@ class PostgresSessions(AnySessions):
         if row is None:
             raise NoSession(f"there is no session {name!r}")
         self._check_key(row)
-        return PostgresSession(self._base, self._where, self._key, row)
+        return PostgresSession(self._base, self._where, self._key, row, self._attempts)
 
     def prune(self) -> None:
         """Deletes recordings beyond the bounds, of each session that is due."""

@@ -85,6 +85,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     copied: tuple[int, int] = (0, 0)
 
 
+class Attempt(NamedTuple):
+    """Recordings that were sent to a database, whose commit has no answer yet, and the
+    number of their change."""
+
+    change: int
+    recordings: list[Recording]
+
+
 class AnySession(Protocol):
     """Every method may raise StoreError, and then nothing has changed."""
 
