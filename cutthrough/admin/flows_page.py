@@ -139,8 +139,8 @@ class FlowsPage:
 
     async def counts(self, request: web.Request) -> web.StreamResponse:
         """Since the program's start, as the metric has them."""
-        reading = self._read_counters()
-        return web.json_response({result: reading.total(f"capture:{result}")
+        captures = self._read_counters().captures
+        return web.json_response({result: captures.get(result, 0)
                                   for result in CAPTURE_RESULTS})
 
     async def capture(self, request: web.Request) -> web.StreamResponse:

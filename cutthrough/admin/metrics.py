@@ -7,7 +7,7 @@ Labels come from the proxy's own tables and configuration, never from the wire (
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import psutil
@@ -88,6 +88,7 @@ class Reading:
     registry: RegistryState | None = None
     expiries: Expiries = NO_EXPIRIES
     bundle: BundleState | None = None
+    captures: Mapping[str, int] = field(default_factory=dict)   # exchanges, by result
     traces: tuple[int, int] = (0, 0)        # exchanges: exported, and lost
 
     def total(self, name: str) -> int:
@@ -327,7 +328,7 @@ def _services(r: Reading) -> Iterator[Metric]:
                    r.total("log_dropped"))
     yield _labelled("capture_exchanges", "Exchanges that a rule captures; partial: "
                     "heads and pieces of bodies that found no room.", "result",
-                    {result: r.total(f"capture:{result}")
+                    {result: r.captures.get(result, 0)
                      for result in CAPTURE_RESULTS})
     yield _labelled("trace_exchanges", "Sampled exchanges, by the fate of their spans.",
                     "result", dict(zip(("exported", "lost"), r.traces, strict=True)))

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -282,9 +283,19 @@ class CaptureWriter:
         """The rings. None may be kept."""
         from cutthrough.tape.ring import RING_BYTES, Ring
 
+        if self._rings < 0:
+            return
         for number in range(os.fstat(self._rings).st_size // RING_BYTES):
             with mmap.mmap(self._rings, RING_BYTES, offset=number * RING_BYTES) as view:
                 yield Ring(view)
+
+    def counts(self) -> Counter[str]:
+        """Exchanges by result, of all rings: one whose worker has ended loses some,
+        too, when the writer comes to it."""
+        counts = Counter[str]()
+        for ring in self._mapped():
+            counts.update(ring.counts())
+        return counts
 
     def traced(self) -> tuple[int, int]:
         """Exchanges whose spans were exported, and lost."""

@@ -250,6 +250,7 @@ class Operations:
             fleet=self._program.limits.fleet_state(), registry=self._register.state(),
             bundle=self._program.reloads.bundles.state(),
             expiries=Expiries(*self._expiries()),
+            captures=self._program.capture.counts(),
             traces=(self._program.capture.traced()
                     if self._program.generation.config.trace_url else (0, 0)))
 

@@ -14,7 +14,6 @@ from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers
 from cutthrough.net.dns.resolver import Resolver
 from cutthrough.session.model.counters import Page
-from cutthrough.tape.ring import Ring
 from cutthrough.worker.parts import Parts
 
 EVERY_S = 1.0
@@ -23,13 +22,6 @@ EVERY_S = 1.0
 def _handshakes(tls: Mapping[str, int]) -> dict[str, int]:
     """These belong to the process, too."""
     return {f"tls:{kind}": tls.get(kind, 0) for kind in ("full", "resumed")}
-
-
-def _captured(ring: Ring | None) -> dict[str, int]:
-    """These belong to the ring, which earlier workers used too."""
-    if ring is None:
-        return {}
-    return {f"capture:{result}": count for result, count in ring.counts().items()}
 
 
 def _tracked(watcher: Watcher | None) -> dict[str, int]:
@@ -46,15 +38,13 @@ class Gauges:
     """Writes every second until `stop`, which writes a last time."""
 
     def __init__(self, page: Page, parts: Parts, resolver: Resolver,
-                 log: AccessLog | None, ring: Ring | None) -> None:
+                 log: AccessLog | None) -> None:
         self._page = page
         self._parts = parts
         self._resolver = resolver
         self._log = log
-        self._ring = ring
         # Blocks belong to the process: earlier counts are not this worker's
-        self._written = (self._read_blocks() | _handshakes(parts.tls.stats())
-                         | _captured(ring))
+        self._written = self._read_blocks() | _handshakes(parts.tls.stats())
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -94,7 +84,6 @@ class Gauges:
         self._page.set("tls_under_way", tls.get("under_way", 0))
         totals = {
             **_handshakes(tls),
-            **_captured(self._ring),
             **_tracked(parts.watcher),
             **{f"leaf:{how}": n for how, n in parts.interception.stats().items()},
             **{f"recording:{how}": n for how, n in parts.recordings.counts().items()},

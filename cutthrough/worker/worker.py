@@ -255,8 +255,7 @@ class Worker:
             self._acceptors.append(Acceptor(self.poller, sock, sink))
         self._interfaces = Interfaces(
             asyncio.get_running_loop(), self._hosts.set, own_hosts)
-        self._gauges = Gauges(
-            self.page, self.parts, self.resolver, self.log, self._pages.ring)
+        self._gauges = Gauges(self.page, self.parts, self.resolver, self.log)
         self._running = True
         self._recheck()
 

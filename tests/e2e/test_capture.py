@@ -305,7 +305,8 @@ def test_a_disk_that_is_full_costs_flows_and_no_requests(
 
 def test_a_worker_that_is_killed_leaves_what_it_had_captured(
         start, make_origin, dial, database):
-    proxy, origin = start(), make_origin(answer(HELLO))
+    proxy = start(config='admin = "127.0.0.1:0"\n')
+    origin = make_origin(answer(HELLO))
     held = writer(proxy)
     (worker,) = [one for one in proxy.workers() if one.pid != held.pid]
     with proxy.client() as client:
@@ -320,6 +321,8 @@ def test_a_worker_that_is_killed_leaves_what_it_had_captured(
     wait_until(answers, "another worker")
     urls = [row["url"][-6:] for row in wait_rows(database, 2)]
     assert urls[0] == "before" and urls[1:] == ["/after"] * len(urls[1:])
+    # The killed worker's last second was in no metric
+    wait_until(lambda: counted(proxy)["captured"] == len(urls), lambda: f"{urls}")
 
 
 def test_a_reload_begins_and_ends_capture(start, make_origin, dial, database):

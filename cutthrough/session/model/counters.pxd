@@ -61,7 +61,7 @@ cdef struct Counters:           # 64-bit words in the order of counters.FIELDS, 
     uint64_t sheds[N_BOUNDS][N_GONE]    # of these, by Bound and by Gone
     uint64_t next_id            # number of the request begun last
     int64_t peak                # most client connections open at one time
-    uint64_t totals_above[44]    # totals written by the room above; see counters.FIELDS
+    uint64_t totals_above[39]    # totals written by the room above; see counters.FIELDS
     int64_t gauges_above[15]
     int64_t live                # client connections open now
     int64_t states[N_STATES]    # of these, in each state

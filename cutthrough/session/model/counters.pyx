@@ -42,8 +42,7 @@ TOTALS_ABOVE = ("log_dropped", "dns_answered", "dns_not_found", "dns_failed", "d
                 "breakpoint:aborted", "breakpoint:expired", "breakpoint:skipped",
                 "no_room:relays", "no_room:requests", "no_room:strangers",
                 "auth_hashes", "auth_evicted", "tls:full", "tls:resumed",
-                "capture:captured", "capture:dropped", "capture:partial", "capture:unwritten",
-                "capture:failed", "leaf:made", "leaf:kept", "recording:waited", "recording:passed",
+                "leaf:made", "leaf:kept", "recording:waited", "recording:passed",
                 "activity:calls", "activity:failed", "activity:overran", "activity:dropped",
                 "activity_us")
 GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", "hook_open",
