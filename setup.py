@@ -139,8 +139,8 @@ CPUS = len(os.sched_getaffinity(0))
 # instructions by it, hold loops over bytes, or run for each captured or recorded
 # request. -Og, a quarter less of gcc's time than -O1, is for what runs for a connection
 # of a rare kind, a file or a flush; -O0 for a start, a change of the configuration, a
-# check or a hand-over. The others have -O1. Measured in
-# docs/decisions/0030-what-a-build-costs.md.
+# check or a hand-over. The others have -O1, doctor/built too: it tells if the compiler
+# optimises. Measured in docs/decisions/0030-what-a-build-costs.md.
 HOT = set("""
 net/address net/buffers net/connector net/poller net/relay net/timers
 net/tls/records net/tls/stream net/tls/transport net/tls/wire
@@ -165,7 +165,7 @@ session/transfer/intercept session/transfer/origin_alerts session/ways/dial_erro
 tape/ring_room wire/socks wire/socks_client
 """.split())
 COLD = set("""
-doctor/built net/own_addresses net/tls/authorities net/tls/certificates net/tls/context
+net/own_addresses net/tls/authorities net/tls/certificates net/tls/context
 net/tls/key_readers net/tls/keys net/tls/leaves net/tls/offer net/tls/ticket_keys
 net/tls/trial policy/fingerprints policy/remote_usage policy/shared_table policy/tlvs
 session/describe session/handover session/handover_parts session/model/entrance
