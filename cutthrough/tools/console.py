@@ -177,8 +177,6 @@ def at_listener(args: argparse.Namespace, action: Callable[[Listener], None]) ->
     except Unanswered as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        pass
     for name in dict.fromkeys(listener.silent):
         print(f"cutthrough: {name} does not answer", file=sys.stderr)
     return 1 if listener.silent else 0

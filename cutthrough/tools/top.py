@@ -177,8 +177,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def top(listener: Listener, every: float, count: int) -> None:
-    """Shows the activity until `q` is pressed, or prints `count` looks; without a
-    terminal 1. Raises Unanswered if the first look fails."""
+    """Shows the activity until `q` or Ctrl-C is pressed, or prints `count` looks;
+    without a terminal 1. Raises Unanswered if the first look fails."""
     screen = Screen(listener.where)
     look(screen, listener)
     if count or not has_screen():
@@ -188,7 +188,8 @@ def top(listener: Listener, every: float, count: int) -> None:
             print("\n".join(fitting(plain(screen))), flush=True)
         return
     locale.setlocale(locale.LC_ALL, "")      # curses writes the bars by it
-    curses.wrapper(lambda window: drive(window, screen, listener, every))
+    with contextlib.suppress(KeyboardInterrupt):
+        curses.wrapper(lambda window: drive(window, screen, listener, every))
 
 
 def has_screen() -> bool:

@@ -1,7 +1,11 @@
 """`cutthrough top`: what its screen says, without a terminal."""
 
+import argparse
+
 import pytest
 
+from cutthrough.tools import top
+from cutthrough.tools.console import at_listener
 from cutthrough.tools.top import Line, Screen, bars
 
 SAMPLE = {
@@ -82,3 +86,21 @@ def test_a_proxy_that_does_not_answer_is_named_above_its_last_figures(screen):
 def test_bars_are_relative_to_the_highest():
     assert bars([0.0, 5.0, 10.0], 80) == " ▄█| 10.0 requests/s at most"
     assert bars([], 80).startswith("|") and bars([0.0], 80).startswith(" |")
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_ends_the_screen_and_fails_every_other_verb(monkeypatch):
+    """`reload`, `drain` and `status` ended with 0, and no answer had come."""
+    args = argparse.Namespace(admin="127.0.0.1:9", token_file=None, interval=1, count=0)
+    with pytest.raises(KeyboardInterrupt):
+        at_listener(args, interrupted)
+    monkeypatch.setattr(top, "look", lambda *_: None)
+    monkeypatch.setattr(top, "has_screen", lambda: True)
+    monkeypatch.setattr(top.curses, "wrapper", interrupted)
+    assert top.run(args) == 0
+    monkeypatch.setattr(top, "look", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        top.run(args)
