@@ -35,3 +35,24 @@ def test_a_command_may_have_any_argument():
     command = ["--", "touch", BROKEN]
     assert parse(["run", "--cassette", "c", *command]).command == command
     assert parse(["inspect", *command]).command == command
+
+
+@pytest.mark.parametrize("words", [
+    ("flows", "show"), ("flows", "diff", "1"), ("flows", "delete", "--id"),
+    ("flows", "list", "--limit"), ("flows", "follow", "--lines"),
+    ("recordings", "show", "c"), ("recordings", "delete", "c", "--id"),
+    ("recordings", "list", "c", "--limit"), ("top", "--count"),
+], ids=" ".join)
+@pytest.mark.parametrize("text", [str(1 << 63), "-1", "9" * 5000, "1.0"], ids=len)
+def test_a_number_that_no_row_can_have_is_refused(capsys, words, text):
+    """A number of more than 63 bits was a traceback of SQLite."""
+    if not text.startswith("-"):
+        words = (*words, text)
+    elif words[-1].startswith("--"):
+        words = (*words[:-1], f"{words[-1]}={text}")
+    else:
+        words = (*words, "--", text)
+    with pytest.raises(SystemExit) as ended:
+        parse(words)
+    assert ended.value.code == 2
+    assert f"invalid number value: '{text}'" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from pathlib import Path
 import cutthrough
 from cutthrough.cli.bundle import add_bundle
 from cutthrough.cli.fleet import add_fleet, add_fleet_verb
-from cutthrough.cli.flows import add_cacert, add_flows, add_inspect, updates
+from cutthrough.cli.flows import add_cacert, add_flows, add_inspect, number
 from cutthrough.cli.recordings import add_mode, add_recordings, add_run
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.mistake import nearest
@@ -396,10 +396,10 @@ def add_force(verb: argparse.ArgumentParser) -> None:
 
 def lifetime(text: str) -> int:
     """The days of a certificate: up to ten years, as mkcert has them."""
-    number = int(text)
-    if not 1 <= number <= 3650:
+    days = int(text)
+    if not 1 <= days <= 3650:
         raise ValueError
-    return number
+    return days
 
 
 def add_console(verb: argparse.ArgumentParser, name: str) -> None:
@@ -408,7 +408,7 @@ def add_console(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "top":
         verb.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS",
                           help="time between two updates [1]")
-        verb.add_argument("--count", type=updates, default=0, metavar="N",
+        verb.add_argument("--count", type=number, default=0, metavar="N",
                           help="number of updates, 0: until stopped [0; without a "
                           "terminal 1]")
         return
@@ -435,10 +435,10 @@ def add_listener(verb: argparse.ArgumentParser, name: str) -> None:
 
 def seconds(text: str) -> float:
     """The time between two updates of `top`."""
-    number = float(text)
-    if not 0.01 <= number <= 86400:          # nor NaN
+    value = float(text)
+    if not 0.01 <= value <= 86400:           # nor NaN
         raise ValueError
-    return number
+    return value
 
 
 def version() -> str:

@@ -33,7 +33,7 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     add_json(sub)
     sub = add("follow", "list flows as they are captured, until it is interrupted")
     add_filter(sub)
-    sub.add_argument("-n", "--lines", type=updates, metavar="N", default=10,
+    sub.add_argument("-n", "--lines", type=number, metavar="N", default=10,
                      help="begin with the newest N [10]")
     sub.add_argument("--open", action="store_true", help="also each one when it has "
                      "begun, with --admin")
@@ -62,19 +62,19 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     add_json(sub)
     sub = add("hosts", "count the flows of each host, their bytes and failures")
     add_filter(sub)
-    sub.add_argument("--limit", type=updates, metavar="N", default=50,
+    sub.add_argument("--limit", type=number, metavar="N", default=50,
                      help="the N with the most flows, 0: all [50]")
     add_json(sub)
     sub = add("slowest", "list the slowest flows, without tunnels")
     add_filter(sub)
-    sub.add_argument("--limit", type=updates, metavar="N", default=20,
+    sub.add_argument("--limit", type=number, metavar="N", default=20,
                      help="so many [20]")
     add_json(sub)
     sub = add("export", "write flows as an HTTP Archive (HAR 1.2)")
     add_filter(sub, 0)
     sub.add_argument("-o", "--output", metavar="FILE", help="write to this file, "
                      "readable by its owner alone [standard output]")
-    sub.add_argument("--id", metavar="ID", type=updates, default=0,
+    sub.add_argument("--id", metavar="ID", type=number, default=0,
                      help="this one alone")
     sub = add("copy", "print the request as a command of curl, a call, or JSON")
     add_number(sub)
@@ -82,7 +82,7 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
                      help="[curl]")
     sub = add("diff", "print the lines in which two flows differ; exit 1 if they do")
     add_number(sub)
-    sub.add_argument("other", metavar="OTHER", type=updates, help="the other's number")
+    sub.add_argument("other", metavar="OTHER", type=number, help="the other's number")
     sub = add("import", "add exchanges of an HTTP Archive or a dump of mitmproxy")
     sub.add_argument("files", metavar="ARCHIVE", nargs="+", help="*.har of a browser, "
                      "of mitmproxy or of export, or a file of mitmdump -w; - is "
@@ -105,7 +105,7 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     sub.add_argument("--comment", metavar="TEXT")
     sub = add("delete", "delete flows for good")
     sub.add_argument("filter", metavar="FILTER", nargs="*", help="those that pass")
-    sub.add_argument("--id", metavar="ID", type=updates, action="append", default=[],
+    sub.add_argument("--id", metavar="ID", type=number, action="append", default=[],
                      help="this one; may be repeated")
     sub.add_argument("--all", action="store_true", help="every flow")
     add("reads", "list who has read the database")
@@ -128,12 +128,12 @@ def add_filter(verb: argparse.ArgumentParser, limit: int | None = None) -> None:
 
 
 def add_limit(verb: argparse.ArgumentParser, limit: int) -> None:
-    verb.add_argument("--limit", type=updates, metavar="N", default=limit,
+    verb.add_argument("--limit", type=number, metavar="N", default=limit,
                       help=f"the newest N, 0: all [{limit or 'all'}]")
 
 
 def add_number(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("id", metavar="ID", type=updates, help="number of the flow")
+    verb.add_argument("id", metavar="ID", type=number, help="number of the flow")
 
 
 def add_json(verb: argparse.ArgumentParser) -> None:
@@ -171,11 +171,12 @@ def add_cacert(verb: argparse.ArgumentParser) -> None:
                       "CUTTHROUGH_ORIGIN_CA, and that of `cutthrough ca init`]")
 
 
-def updates(text: str) -> int:
-    number = int(text)
-    if number < 0:                           # the countdown would never reach zero
+def number(text: str) -> int:
+    """A count, or the number of a row: stores have 64 bits with a sign."""
+    value = int(text)
+    if not 0 <= value < 1 << 63:
         raise ValueError
-    return number
+    return value
 
 
 def add_inspect(verb: argparse.ArgumentParser) -> None:

@@ -3,6 +3,8 @@ run`."""
 
 import argparse
 
+from cutthrough.cli.flows import number
+
 # As recording.sessions.modes has them
 MODES = ("rules", "off", "record", "replay", "cache", "spy")
 # Of `cutthrough run`: VCR.py's, and those of a rule
@@ -50,7 +52,7 @@ def add_recordings(verb: argparse.ArgumentParser) -> None:
     sub = add("list", "list sessions, or the recordings of one", session=False)
     sub.add_argument("session", metavar="SESSION", nargs="?", default="")
     sub.add_argument("words", metavar="WORD", nargs="*", help="that must be in it")
-    sub.add_argument("--limit", type=int, metavar="N", default=100,
+    sub.add_argument("--limit", type=number, metavar="N", default=100,
                      help="of those with these words, the newest N [100]")
     sub = add("create", "make a session without recordings")
     add_bounds(sub)
@@ -67,18 +69,18 @@ def add_recordings(verb: argparse.ArgumentParser) -> None:
     sub = add("set", "set the bounds of a session, and delete what is beyond them")
     add_bounds(sub)
     sub = add("edit", "replace a recording by JSON, as `show` prints it")
-    sub.add_argument("number", metavar="NUMBER", type=int)
+    sub.add_argument("number", metavar="NUMBER", type=number)
     sub.add_argument("file", metavar="FILE", help="-: standard input")
     add("reads", "show who has read a session, the newest first")
     text = "print what `run` and pytest know of some APIs, for a configuration"
     sub = actions.add_parser("presets", help=text, description=text, allow_abbrev=False)
     sub.set_defaults(own=sub)
     sub = add("show", "show a recording as JSON")
-    sub.add_argument("number", metavar="NUMBER", type=int)
+    sub.add_argument("number", metavar="NUMBER", type=number)
     sub.add_argument("--body", choices=("request", "response"), help="print this body "
                      "alone")
     sub = add("delete", "delete a session, or recordings of it")
-    sub.add_argument("--id", metavar="NUMBER", type=int, action="append", default=[],
+    sub.add_argument("--id", metavar="NUMBER", type=number, action="append", default=[],
                      help="this recording; may be repeated")
     sub = add("export", "write a session as files for other programs")
     sub.add_argument("--form", choices=("json", "yaml", "vcr", "har"), default="json",
