@@ -52,6 +52,7 @@ cdef struct Stream:
     size_t piece_n
     uint64_t left           # of our body or chunk
     uint32_t chunk_left     # octets of the chunk that is being read
+    uint32_t excess         # octets of fields that are not kept, because there are too many
     int64_t due_octets      # of the request's body, by its Content-Length; -1: it has none
     int error               # errno of reads and writes; 0: none
     int32_t id

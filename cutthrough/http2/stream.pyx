@@ -174,6 +174,7 @@ cdef void keep_field(Stream *st, const char *name, size_t n, const char *value,
                      size_t m) noexcept nogil:
     cdef size_t held = 0 if st.records == NULL else st.records.end
     if st.too_large or st.malformed:
+        st.excess += <uint32_t>(n + m)
         return
     # A line of HTTP/1.1 is as long as a record; the library itself takes fields of 65 536 octets
     if held + n + m + FIELD_EXTRA > st.demux.most_records or n > UINT16_MAX or m > UINT16_MAX:

@@ -396,6 +396,29 @@ def test_a_head_that_is_too_large_resets_its_stream(way) -> None:
     assert stream.recv() == GONE
 
 
+@pytest.mark.parametrize("is_trailer", [False, True], ids=["head", "trailer"])
+def test_a_bomb_of_indexed_fields_is_not_read_to_its_end(way, is_trailer) -> None:
+    """The library looked at 4 KiB for each octet: a head kept the worker for 170 ms."""
+    both = way(head_bytes=16384)
+    number, stream = both.ask(GET)
+    encoder = hpack.Encoder()
+    if is_trailer:
+        both.theirs.send(frame(HEADERS, END_HEADERS, number, encoder.encode(OKAY)))
+        both.hear()
+        assert stream.recv().startswith(b"HTTP/1.1 200")
+    block = encoder.encode([*([] if is_trailer else OKAY), ("x", "y" * 3000)])
+    flags = END_STREAM if is_trailer else 0
+    both.theirs.send(frame(HEADERS, flags, number, block + b"\xbe" * 12))
+    both.hear()             # the block goes on, and the stream is lost already
+    assert both.origin.questions[number].reset == PROTOCOL_ERROR
+    assert stream.recv() == GONE
+    both.theirs.send(frame(CONTINUATION, END_HEADERS, number, b"\xbe" * 12_000))
+    other, answered = both.ask(GET)
+    both.origin.h2.send_headers(other, OKAY, end_stream=True)
+    both.hear()
+    assert answered.recv().startswith(b"HTTP/1.1 200")
+
+
 FLOODS = {
     "ping": (frame(PING, 0, 0, bytes(8)) * 1100, "flood"),
     "settings": (frame(SETTINGS) * 1100, "flood"),
