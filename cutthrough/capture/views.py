@@ -187,13 +187,13 @@ def inflate(data: bytes, coding: str) -> bytes | None:
         return None
 
 
-def show_msgpack(data: bytes) -> list[str]:
+def show_msgpack(data: bytes) -> Iterator[str]:
     """Raises Malformed."""
-    try:
-        value = msgspec.msgpack.decode(data)
+    try:                                     # `plain` and `dumps` may find it too deep
+        text = json.dumps(plain(msgspec.msgpack.decode(data)), ensure_ascii=False)
     except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError) as error:
         raise Malformed(str(error) or "too large") from None
-    return json.dumps(plain(value), indent=2, ensure_ascii=False).splitlines()
+    yield from indent_json(text)
 
 
 def plain(value: Any) -> Any:

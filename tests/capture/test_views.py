@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cutthrough.capture.indented import MOST_INDENT
 from cutthrough.capture.views import VIEWS, show_body
 from cutthrough.exchange.protobuf import MOST_DEPTH, Malformed, show_message
 
@@ -113,6 +114,16 @@ def test_messagepack_is_shown_as_json():
     data = msgspec.msgpack.encode({"a": [1, None, b"\xff"], 5: 0.5})
     assert json.loads("\n".join(show(data, "application/msgpack"))) == {
         "a": [1, None, "bytes ff"], "5": 0.5}
+
+
+@pytest.mark.parametrize("begin", [b"\x91", b"\x81\xa1a"], ids=["list", "map"])
+@pytest.mark.parametrize("depth", [300, 400, 500, 700, 900, 2000])
+def test_messagepack_of_any_depth_is_shown(begin, depth):
+    """600 octets of lists in lists ended the answer by a RecursionError."""
+    data = begin * depth + b"\xdc\x01\x00" + b"\1" * 256
+    lines = show(data, "application/msgpack")
+    assert lines[0] in "[{" or lines[0].startswith("(is not MessagePack")
+    assert max(map(len, lines)) < 2 * MOST_INDENT + 100
 
 
 @pytest.mark.parametrize("view", VIEWS)
