@@ -11,7 +11,7 @@ cdef class Side:
     cdef Client client          # None: the exchange has ended
     cdef Pump *pump
     cdef list pieces            # read, and not taken yet
-    cdef int64_t held           # bytes of these
+    cdef int64_t held           # memory of these
     cdef object waiter          # a future; None: nobody waits
     cdef uint8_t tapes          # recorded as the origin sends it, and not as it goes on
     cdef uint8_t ended          # its source has ended its stream

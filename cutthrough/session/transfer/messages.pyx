@@ -25,6 +25,8 @@ from cutthrough.wire.names cimport F_UPGRADE
 cdef enum:
     # Bytes read and not taken
     MOST_HELD = 131072
+    # As those of a sluice
+    OF_PIECE = 64
 
 
 cdef class Side:
@@ -33,7 +35,7 @@ cdef class Side:
         """The next bytes; b"": the end; None: none have come yet."""
         if self.pieces and not self.finished:
             piece = self.pieces.pop(0)
-            self.held -= len(piece)
+            self.held -= len(piece) + <int>OF_PIECE
             if self.client is not None and not self.ended:
                 self.client.poller.call_again(self.client)
             return piece
@@ -138,7 +140,7 @@ cdef int give(Side s, const char *data, size_t n) except -1:
         s.pump.tap.take(s.pump.tap, data, n)
     if not s.finished:
         s.pieces.append(data[:n])
-        s.held += n
+        s.held += <int64_t>n + <int>OF_PIECE
     return 0
 
 

@@ -11,7 +11,7 @@ cdef class Sluice:
     cdef Client client          # None: the exchange has ended
     cdef Pump *pump
     cdef list pieces            # read, and not taken yet
-    cdef int64_t held           # bytes of these
+    cdef int64_t held           # memory of these
     cdef int64_t left           # still to be read; < 0: until the last chunk, or the end
     cdef Chunks *chunks         # NULL: not chunked
     cdef bytearray trailer      # the lines behind the last chunk, and the empty one

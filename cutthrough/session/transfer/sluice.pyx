@@ -30,6 +30,8 @@ from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 cdef enum:
     # Bytes read and not taken: the most of one read of a pump, twice
     MOST_HELD = 131072
+    # … beside its bytes, because a sender may send each byte in a segment of its own
+    OF_PIECE = 64
 
 
 cdef class Sluice:
@@ -41,7 +43,7 @@ cdef class Sluice:
         """The next bytes; b"": the end; None: none have come yet."""
         if self.pieces:
             piece = self.pieces.pop(0)
-            self.held -= len(piece)
+            self.held -= len(piece) + <int>OF_PIECE
             if self.client is not None and not self.ended:
                 self.client.poller.call_again(self.client)
             return piece
@@ -241,7 +243,7 @@ cdef int give(Sluice s, char *data, size_t n) except -1:
         tape(s, data, out_len)
     if out_len:
         s.pieces.append(data[:out_len])
-        s.held += out_len
+        s.held += <int64_t>out_len + <int>OF_PIECE
     if not s.is_up:
         if <size_t>used < n or (s.chunks != NULL and s.chunks.padded):
             # Bytes behind the end, or chunks that were read leniently (R18)
