@@ -24,11 +24,12 @@ from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
 from cutthrough.session.model.client cimport Client, own_opening, user_of
 from cutthrough.session.model.context cimport Context
-from cutthrough.session.model.inside cimport Inside, identify, names_server, prints_of
+from cutthrough.session.model.inside cimport (
+    Inside, identify, is_intercepted, names_server, prints_of)
 from cutthrough.session.model.narrowing cimport CERTIFIED
 from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
-from cutthrough.session.model.state cimport HALF_CLOSED, PEEK
+from cutthrough.session.model.state cimport DECIDE, HALF_CLOSED, PEEK, RELAY
 from cutthrough.wire.authority cimport HOST_NAME
 from cutthrough.wire.names cimport M_CONNECT, M_GET, M_OTHER, M_POST, M_UDP, is_connect
 from cutthrough.wire.openings cimport server_name
@@ -71,20 +72,14 @@ cdef int judge_request(Client c) except -1:
 
 cdef int judge_connect(Client c, Inside inside) except -1:
     """A reload came since the CONNECT was judged: judges it by the newer rules too. An Outcome."""
-    cdef Question q
     cdef Verdict verdict, named
-    cdef unsigned char mapped[16]
     cdef int outcome = c.snapshot.judge_port(True, inside.port)
     verdict.route = verdict.hop.source = 0
     verdict.rule = -1
     verdict.maybe = False
     if outcome == OK and c.snapshot.acl is not None:
-        ask_connect(c, inside, &q, mapped, &verdict)
-        outcome = verdict.outcome
-        if outcome == OK and inside.named is not None:
-            q.host, q.host_len, q.is_name = inside.name, len(inside.name), True
-            c.snapshot.acl.judge(&q, &named)
-            outcome = named.outcome
+        ask_connect(c, inside, c.snapshot, &verdict, &named)
+        outcome = verdict.outcome if verdict.outcome != OK else named.outcome
     if outcome == OK:
         inside.snapshot, inside.account = c.snapshot, c.account
         inside.route = <uint16_t>verdict.route
@@ -96,21 +91,27 @@ cdef int judge_connect(Client c, Inside inside) except -1:
     return outcome
 
 
-cdef int ask_connect(Client c, Inside inside, Question *q, unsigned char *mapped,
-                     Verdict *verdict) except -1:
-    """About the CONNECT around the request. `mapped`: room for its address."""
+cdef int ask_connect(Client c, Inside inside, Snapshot snapshot, Verdict *verdict,
+                     Verdict *named) except -1:
+    """About the CONNECT around it. `named`: about the server that its client named, if any."""
     cdef const Address *address = &inside.address
     cdef Address literal
+    cdef Question q
+    cdef unsigned char mapped[16]
     if address.family == 0:
         address = literal_of(c, &literal)
-    fill_question(c, c.snapshot, address, mapped, q)
+    fill_question(c, snapshot, address, mapped, &q)
     q.host, q.host_len = inside.key, len(inside.key) - 2
     q.is_name = inside.host_kind == HOST_NAME
     q.method = q.own_method = M_CONNECT
     q.method_name = q.capitals = NULL
     q.has_opening, q.opening, q.path = True, inside.opening, NULL
-    fill_prints(inside.outer, q)
-    c.snapshot.acl.judge(q, verdict)
+    fill_prints(inside.outer, &q)
+    snapshot.acl.judge(&q, verdict)
+    named[0] = verdict[0]
+    if inside.named is not None:
+        q.host, q.host_len, q.is_name = inside.name, len(inside.name), True
+        snapshot.acl.judge(&q, named)
     return 0
 
 
@@ -142,12 +143,10 @@ cdef int judge_address(Client c, const Address *address) except -1:
 
 cdef bint is_opened_by_connect(Client c) except -1:
     """The CONNECT named the address, and a rule opens the floor for it (R27)."""
-    cdef Question q
-    cdef Verdict verdict
-    cdef unsigned char mapped[16]
+    cdef Verdict verdict, named
     if c.request.narrowed != CERTIFIED or c.snapshot.acl is None:
         return False
-    ask_connect(c, <Inside>c.entrance, &q, mapped, &verdict)
+    ask_connect(c, <Inside>c.entrance, c.snapshot, &verdict, &named)
     return verdict.outcome == OK and verdict.opens_floor
 
 
@@ -293,10 +292,7 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     if c.extras.tlvs is not None:
         q.tlvs = c.extras.tlvs
         q.tlvs_len = len(c.extras.tlvs)
-    q.ja4 = q.http2 = NULL
-    q.http2_len = 0
-    if snapshot.acl.compares_prints:
-        fill_prints(prints_of(c), q)
+    fill_prints(prints_of(c) if snapshot.acl.compares_prints else None, q)
     q.host = c.key
     q.host_len = len(c.key) - 2
     q.is_name = r.host_kind == HOST_NAME
@@ -307,9 +303,8 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     q.port = r.port
     q.own_method = min(<int>r.method, <int>M_CONNECT)
     q.method = KIND_UPGRADE if is_upgrade(r) else q.own_method
-    q.method_name = NULL
+    q.method_name = q.capitals = NULL
     q.method_name_len = 0
-    q.capitals = NULL
     if q.own_method == M_OTHER and snapshot.acl.compares_methods and c.head != NULL and r.path_len:
         q.method_name = bytes_of(c.head)
         q.method_name_len = <const char *>memchr(
@@ -365,18 +360,36 @@ cdef void map_address(const Address *address, unsigned char *out) noexcept nogil
 
 def recheck(Context context):
     """Judges every tunnel by the newest snapshot, and cuts each one that is refused by a rule
-    with `cut`. Returns how many."""
+    with `cut`; of one that is opened, the requests inside. Returns how many."""
     cdef Client client = <Client>context.newest
     cdef Client older
     count = 0
+    context.poller.take_time()
     while client is not None:
         older = client.older
         if PEEK <= client.state <= HALF_CLOSED and (
                 client.origin is not None and must_cut(client, context.snapshot)):
             client.abort(DESTINATION_DENIED, True)
             count += 1
+        elif is_request_inside(client) and must_cut(client, context.snapshot):
+            count += refuse_inside(client)
         client = older
     return count
+
+
+cdef bint is_request_inside(Client c) noexcept:
+    """Its tunnel runs, and it has been judged."""
+    return DECIDE <= c.state <= RELAY and is_intercepted(c) and (
+        (<Inside>c.entrance).opening != NULL and c.is_open)
+
+
+cdef int refuse_inside(Client c) except -1:
+    c.request.persistent = False            # a reply is the connection's last
+    try:
+        c.refuse(DESTINATION_DENIED)
+    except BaseException:
+        c.poller.contain(c)
+    return 1
 
 
 cdef bint is_cut_meanwhile(Client c) except -1:
@@ -388,6 +401,8 @@ cdef bint must_cut(Client c, Snapshot newest) except -1:
     cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.request.rule)
     cdef Account account = c.account
     cdef bint refused
+    if is_intercepted(c):
+        asked_for = (<Inside>c.entrance).cuts or (asked_for and c.request.is_tunnel)
     if newest is c.snapshot:
         return account.has_expired() and asked_for
     refused = is_refused_by(c, newest, asked_for, &verdict)
@@ -399,6 +414,7 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
                         Verdict *verdict) except -1:
     """Is it to be cut? `asked_for`: the rule that let it in has `cut` set."""
     cdef Address literal
+    cdef Verdict named
     account = account_in(c, newest)
     if account is None:
         return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
@@ -407,7 +423,17 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
         return asked_for
     if newest.acl is None:
         return False
+    if is_intercepted(c):                   # the tunnel around it
+        ask_connect(c, <Inside>c.entrance, newest, verdict, &named)
+        if is_cut_by(verdict) or is_cut_by(&named):
+            return True
+        if not c.request.is_tunnel:
+            return False
     ask_rules(c, newest, known_address(c, &literal), verdict)
+    return is_cut_by(verdict)
+
+
+cdef bint is_cut_by(const Verdict *verdict) noexcept nogil:
     # Without an address, what passes only until it is known does not pass
     return (verdict.outcome != OK or verdict.maybe) and verdict.cut
 

@@ -24,6 +24,7 @@ cdef class Inside(Entrance):
     cdef Account account            # of `snapshot`
     cdef uint8_t vouched            # as in Client, of the CONNECT
     cdef Snapshot snapshot          # by which the CONNECT was judged last
+    cdef bint cuts                  # the rule by which it was has `cut` set
     cdef uint16_t port
     cdef uint8_t host_kind
     cdef bint only_http             # other protocols inside do not pass

@@ -78,6 +78,7 @@ cdef Inside enclose(Client c, bytes offer):
 cdef int identify(Inside inside, int rule) except -1:
     cdef uint16_t before = inside.tls
     name = inside.snapshot.acl.rules[rule].client_certificate if rule >= 0 else ""
+    inside.cuts = inside.snapshot.acl is not None and inside.snapshot.acl.cuts(rule)
     inside.tls, inside.tls_11 = inside.snapshot.origins[name]
     if inside.tls != before:            # it would be kept for those of the new one
         inside.leave()
