@@ -31,7 +31,7 @@ from cutthrough.session.model.client cimport (
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.flight_recorder cimport E_CLIENT_ENDED, E_DEADLINE, E_READ, note
 from cutthrough.session.model.passage cimport Passage
-from cutthrough.session.model.phase cimport PHASE_JUDGE, PHASE_VERIFY, PHASE_WAY
+from cutthrough.session.model.phase cimport PHASE_JUDGE, PHASE_TO_ORIGIN, PHASE_VERIFY
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.shed cimport keep_head, keep_part
 from cutthrough.session.model.stage cimport STAGE_TLS
@@ -330,7 +330,7 @@ cdef int leave_bytes(Client c) except -1:
     if c.extras.turn is None or not ends_wait(c):
         return 0
     c.request.dials = False                     # the connection was waited for
-    return c.resume(PHASE_WAY)
+    return c.resume(PHASE_TO_ORIGIN)
 
 
 cdef int take_body(Client c) except -1:

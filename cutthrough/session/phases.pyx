@@ -20,8 +20,8 @@ from cutthrough.session.model.charge cimport charge
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.phase cimport (
     N_PHASES, PARKED, PHASE_ASK, PHASE_CHARGE, PHASE_CONNECT, PHASE_FAULTS, PHASE_FILTER,
-    PHASE_JUDGE, PHASE_LOCAL, PHASE_PARENT, PHASE_REPLAY, PHASE_REUSE, PHASE_ROOM, PHASE_SEND,
-    PHASE_TURN, PHASE_VERIFY, PHASE_WATCH)
+    PHASE_JUDGE, PHASE_LOCAL, PHASE_REPLAY, PHASE_REUSE, PHASE_ROOM, PHASE_SEND, PHASE_TURN,
+    PHASE_VERIFY, PHASE_WATCH, PHASE_WAY)
 from cutthrough.session.model.rate_queue cimport waits_for_rate
 from cutthrough.session.replay.replay cimport replay
 from cutthrough.session.route cimport (
@@ -63,7 +63,7 @@ phase(PHASE_CHARGE,  charge,             "HELD",                   "CHARGE, by i
 phase(PHASE_REPLAY,  replay,             "HELD, REQUEST",          "REPLAY, by the player")
 phase(PHASE_ROOM,    take_room,          "HELD",                   "REPLAY, by the writer")
 phase(PHASE_LOCAL,   answer_by_function, "DIAL",                   "")
-phase(PHASE_PARENT,  choose_way,         "",                       "")
+phase(PHASE_WAY,     choose_way,         "",                       "")
 phase(PHASE_REUSE,   reuse,              "",                       "")
 phase(PHASE_TURN,    take_turn_to_dial,  "DIAL",                   "REPLAY, by the turn's end")
 phase(PHASE_CONNECT, connect,            "RESOLVE, DIAL, PARENT, SECURE", "SEND, by the origin")

@@ -11,14 +11,14 @@ cdef enum Phase:
     PHASE_REPLAY
     PHASE_ROOM
     PHASE_LOCAL
-    PHASE_PARENT
+    PHASE_WAY
     PHASE_REUSE
     PHASE_TURN
     PHASE_CONNECT
     PHASE_SEND
     N_PHASES
     # The first phase on the way to the origin
-    PHASE_WAY = PHASE_REPLAY
+    PHASE_TO_ORIGIN = PHASE_REPLAY
 
 # A phase returns OK if the next phase follows, an Outcome if the request is refused, and this if
 # the request waits in a state or has its answer.

@@ -31,7 +31,7 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.model.client cimport Client, extras_of, is_last, user_of, worker_of_id
-from cutthrough.session.model.phase cimport PHASE_WAY, parked
+from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN, parked
 from cutthrough.session.model.recording_mode cimport opens_tls, plays, recording_of
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
@@ -286,7 +286,7 @@ cdef class Replay(Responder):
             c.poller.take_time()
             self.has_request = False
             c.stamps.hook_us += end_brief_phase(&c.stamps)
-            c.resume(PHASE_WAY)
+            c.resume(PHASE_TO_ORIGIN)
         except BaseException:
             c.poller.contain(c)
 

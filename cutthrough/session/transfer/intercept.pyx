@@ -42,7 +42,7 @@ from cutthrough.session.model.flight_recorder cimport E_SECURED, note
 from cutthrough.session.model.inside cimport Inside, enclose
 from cutthrough.session.model.origin_streams cimport (
     carry, has_streams, needs_connection, note_http1, share)
-from cutthrough.session.model.phase cimport PHASE_SEND, PHASE_WAY
+from cutthrough.session.model.phase cimport PHASE_SEND, PHASE_TO_ORIGIN
 from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.stage cimport STAGE_TLS
 from cutthrough.session.model.stamps cimport end_brief_phase, end_phase
@@ -173,7 +173,7 @@ cdef int retry_unnamed(Client c) except -1:
     c.stamps.origin_tls_us += end_brief_phase(&c.stamps)
     c.close_origin(False)
     c.request.dials = True
-    return c.resume(PHASE_WAY)
+    return c.resume(PHASE_TO_ORIGIN)
 
 
 cdef int fail(Client c, int outcome) except -1:

@@ -21,7 +21,7 @@ from cutthrough.policy.acl cimport Row
 from cutthrough.session.model.chunked_body cimport Scan, scan_of
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.context cimport Context
-from cutthrough.session.model.phase cimport PHASE_WAY, parked
+from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN, parked
 from cutthrough.session.model.recording_mode cimport (
     AWAITS_ROOM, GOES_UNRECORDED, HAS_ROOM, MUST_FIT, UNASKED)
 from cutthrough.session.model.stamps cimport end_brief_phase
@@ -84,7 +84,7 @@ cdef class Room(Endpoint):
             try:
                 c.poller.take_time()
                 c.stamps.hook_us += end_brief_phase(&c.stamps)
-                c.resume(PHASE_WAY)
+                c.resume(PHASE_TO_ORIGIN)
             except BaseException:
                 c.poller.contain(c)
         self.fill()
@@ -161,7 +161,7 @@ cdef int end_waiting(Client c) except -1:
     cdef int outcome
     c.stamps.hook_us += end_brief_phase(&c.stamps)
     outcome = go_without(c)
-    return c.refuse(outcome) if outcome != OK else c.resume(PHASE_WAY)
+    return c.refuse(outcome) if outcome != OK else c.resume(PHASE_TO_ORIGIN)
 
 
 cdef int go_without(Client c) except -1:

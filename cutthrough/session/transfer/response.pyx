@@ -36,7 +36,7 @@ from cutthrough.session.model.framed_body cimport (
     FRAMED_FIELD_BYTES, MOST_FRAME, announce_frames, end_frames, frame_through, is_framing,
     put_frame)
 from cutthrough.session.model.origin_streams cimport is_unread, may_ask_again, take_back
-from cutthrough.session.model.phase cimport PHASE_WAY
+from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN
 from cutthrough.session.model.recording_mode cimport MUST_FIT
 from cutthrough.session.model.request cimport MOST_TRIES, Request
 from cutthrough.session.model.stamps cimport end_phase
@@ -132,7 +132,7 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
             c.context.counters.retried += 1
             end_phase(&c.stamps)            # the dead connection's time is no look-up's
             r.dials = True
-            return c.resume(PHASE_WAY)
+            return c.resume(PHASE_TO_ORIGIN)
     if r.hop.kind == HOP_NAMED_ORIGIN and not c.origin.reused:
         blame_server(c, PARENT_CLOSED)
     return c.refuse(PARENT_CLOSED if r.hop.kind == HOP_FORWARD else outcome)

@@ -12,7 +12,7 @@ from cutthrough.outcome cimport (
 from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.idle_pool cimport IdlePool
-from cutthrough.session.model.phase cimport PHASE_WAY
+from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN
 from cutthrough.session.model.shed cimport shed_for_descriptors
 
 cdef enum:
@@ -53,7 +53,7 @@ cdef bint make_room_for_socket(Context context, int error) except -1:
 
 cdef int dial_anew(Client c) except -1:
     c.request.dials = True
-    return c.resume(PHASE_WAY)
+    return c.resume(PHASE_TO_ORIGIN)
 
 
 cdef int outcome_of_errno(int error) except -1:

@@ -32,7 +32,7 @@ from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.flight_recorder cimport E_PARENT, E_PARENT_LOST, note
 from cutthrough.session.model.inside cimport Inside, key_of_way
 from cutthrough.session.model.passage cimport Passage
-from cutthrough.session.model.phase cimport PHASE_WAY
+from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.standby cimport Standby
 from cutthrough.session.model.state cimport DIAL, PARENT, RESOLVE
@@ -402,7 +402,7 @@ cdef int lose_parent(Client c, int outcome) except -1:
     p.seeks_parent = False
     c.close_origin(False)
     c.request.dials = True
-    return c.refuse(outcome) if decided else c.resume(PHASE_WAY)
+    return c.refuse(outcome) if decided else c.resume(PHASE_TO_ORIGIN)
 
 
 cdef bint names_destination(Client c, int outcome) noexcept:
