@@ -91,7 +91,6 @@ cdef list _names = ["public", *CARRIERS]
 for _, name in SPECIAL_V4 + SPECIAL_V6:
     if name not in _names:
         _names.append(name)
-cdef list _bytes = [name.encode() for name in _names]   # the pointers' owners
 
 cdef enum:
     MAPPED = 1
@@ -112,7 +111,6 @@ cdef struct Net6:
     int bits
     int number
 
-cdef const char *names[64]
 cdef Net4 nets4[64]
 cdef Net6 nets6[64]
 cdef int n4 = 0, n6 = 0
@@ -122,8 +120,6 @@ cdef int fill() except -1:
     global n4, n6
     cdef int i
     cdef bytes packed
-    for i in range(len(_bytes)):
-        names[i] = _bytes[i]
     # Narrowest first, because the first hit must be the narrowest network.
     for text, name in sorted(SPECIAL_V4, key=prefix_of, reverse=True):
         network = ipaddress.ip_network(text)
@@ -145,7 +141,7 @@ def prefix_of(row):
     return ipaddress.ip_network(row[0]).prefixlen
 
 
-assert max(len(SPECIAL_V4), len(SPECIAL_V6), len(_names)) <= 64
+assert max(len(SPECIAL_V4), len(SPECIAL_V6)) <= 64
 fill()
 
 
@@ -254,10 +250,6 @@ cdef int classify(int family, const uint8_t *data) noexcept nogil:
         number = classify_v4(data + 12)
         return ISATAP + CARRIED * number if number else PUBLIC
     return number
-
-
-cdef const char *class_name(int number) noexcept nogil:
-    return names[number % CARRIED]
 
 
 cdef bint is_public(int family, const uint8_t *data) noexcept nogil:
