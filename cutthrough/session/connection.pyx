@@ -201,7 +201,7 @@ cdef class Connection(Client):
             if n == 2 and data[0] == c"\r" and data[1] == c"\n":
                 return self.discard_empty_line()
             self.begin()
-        head_len = parse_request(&head, data, n, self.input_seen, &self.context.limits)
+        head_len = parse_request(&head, data, n, self.input_seen, &self.context.options.request_limits)
         if head_len <= 0:                       # a HEAD's refusal has no content
             r.method = M_HEAD if begins_with_head(data, n) else M_OTHER
         if head_len == 0:

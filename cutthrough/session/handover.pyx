@@ -246,7 +246,7 @@ def unpack(Context context, record, list fds):
             raise ValueError(f"a record of format {record.format}")
         if len(fds) != 2 + 2 * (record.up.piped > 0) + 2 * (record.down.piped > 0):
             raise ValueError("descriptors were lost on the way")
-        if context.draining or (places_taken(context) >= context.most_clients
+        if context.draining or (places_taken(context) >= context.options.max_connections
                                 and not shed_one(context, BOUND_CONNECTIONS, NULL)):
             raise ValueError("no more connections are taken")
         c.poller.take_time()
@@ -336,8 +336,8 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, -1)
     c.relay.up.shut = record.up.shut
     c.relay.down.shut = record.down.shut
-    read_way(&c.relay.up, record.up, c.context.may_splice, fds)
-    read_way(&c.relay.down, record.down, c.context.may_splice, fds)
+    read_way(&c.relay.up, record.up, c.context.options.splice, fds)
+    read_way(&c.relay.down, record.down, c.context.options.splice, fds)
     c.counted_up = <uint32_t>c.relay.up.moved  # counted by the giver
     c.counted_down = <uint32_t>c.relay.down.moved
     return 0

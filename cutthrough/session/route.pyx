@@ -226,7 +226,7 @@ cdef int dial_all(Client c, answer) except -1:
                                NULL if other < 0 else &addresses.items[other])
     c._set_state(DIAL)
     extras_of(c)                        # before, because a dial that has begun must be kept
-    connector = dial(c.poller, c, addresses, c.request.port, c.context.timeout_ms[DIAL])
+    connector = dial(c.poller, c, addresses, c.request.port, c.context.options.timeout_ms[DIAL])
     if connector is not None:           # else take_origin was called already
         extras_of(c).connector = connector
     return 0

@@ -167,10 +167,11 @@ class Parts:
             max_response_head=config.max_response_head,
             max_body=config.max_body,
             max_connections=most,
-            most_streams=config.http2_streams,
             splice=config.splice,
             min_rate=config.min_rate,
             min_rate_grace=config.min_rate_grace,
+            http2_streams=config.http2_streams,
+            retry_without_sni=config.retry_without_sni,
             peeks=config.peek_tunnels or bool(in_log & PEEKED),
             peeks_ja4=config.peek_tunnels or "ct::ja4" in in_log,
             peeks_ja3="ct::ja3" in in_log
@@ -180,7 +181,6 @@ class Parts:
                 snapshot.acl.policy if snapshot.acl else None),
             client_tls=numbers.client_tls,
             passes_offers=numbers.passes_offers,
-            retries_unnamed=config.retry_without_sni,
         ))
         if config.collect_sends:
             sends.turn_on()             # if it is forbidden, `doctor` says so

@@ -34,7 +34,7 @@ cdef int admit(Client c) except -1:
 
 cdef int make_place(Context context) except -1:
     cdef int n = 0
-    while places_taken(context) > context.most_clients and n < MOST_SHED:
+    while places_taken(context) > context.options.max_connections and n < MOST_SHED:
         if not shed_one(context, BOUND_CONNECTIONS, NULL):
             return OK if n else OVERLOADED
         n += 1

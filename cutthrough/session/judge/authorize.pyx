@@ -41,7 +41,7 @@ cdef char[MOST_METHOD] method_in_capitals
 
 
 cdef int judge(Client c) except -1:
-    cdef int64_t most = c.context.most_body
+    cdef int64_t most = c.context.options.max_body
     cdef int outcome
     if most and c.up_open and c.relay.up.left > most:
         return BODY_TOO_LARGE           # whatever the rules say, and without asking them

@@ -88,7 +88,7 @@ cdef int try_handshake(Client c) except? -1:
     cdef int answer
     cdef int n = 0
     greeting.n = 0
-    greeting.is_wanted = c.context.prints != 0 and (
+    greeting.is_wanted = c.context.options.prints != 0 and (
         c.entrance.prints is None or not c.entrance.prints.is_greeted)
     answer = transport_of(&c.sock).handshake(&c.sock)
     while answer == -HANDSHAKE_NO_ROOM and n < MOST_SHED and shed_part(c, BOUND_HANDSHAKES):
@@ -99,7 +99,7 @@ cdef int try_handshake(Client c) except? -1:
             if not c.entrance.is_inside:
                 c.entrance = c.entrance.copy()
             c.entrance.prints = Prints.__new__(Prints)
-        c.entrance.prints.read_hello(greeting.data, greeting.n, c.context.prints)
+        c.entrance.prints.read_hello(greeting.data, greeting.n, c.context.options.prints)
     greeting.is_wanted = False
     return answer
 

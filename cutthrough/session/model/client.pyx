@@ -122,15 +122,15 @@ cdef class Client:
 
     cdef int extend(self) except -1:
         cdef int whose = RESPONSE if self.waits_for_100() else self.state
-        cdef int64_t timeout_ms = self.context.timeout_ms[whose]
+        cdef int64_t timeout_ms = self.context.options.timeout_ms[whose]
         cdef int64_t deadline_ms, last_ms
         # A stranger: at most head_timeout
         if (self.state == IDLE or self.state == STREAMS) and not self.known:
-            timeout_ms = min(timeout_ms, self.context.timeout_ms[HEAD])
+            timeout_ms = min(timeout_ms, self.context.options.timeout_ms[HEAD])
         deadline_ms = self.poller.time_ms() + timeout_ms
-        if self.context.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED:
+        if self.context.options.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED:
             # An absolute time: bytes that move a deadline must not move this one
-            last_ms = (self.stamps.start_us + 999) // 1000 + self.context.lifetime_ms
+            last_ms = (self.stamps.start_us + 999) // 1000 + self.context.options.lifetime_ms
             deadline_ms = min(deadline_ms, last_ms)
         self.silent_ms = deadline_ms
         if self.awaited != NOBODY:
@@ -143,8 +143,8 @@ cdef class Client:
                 and self.relay.up.moved <= self.head.end)
 
     cdef bint is_too_old(self) noexcept:
-        return (self.context.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED
-                and clock_us() - self.stamps.start_us >= self.context.lifetime_ms * 1000)
+        return (self.context.options.lifetime_ms and REQUEST <= self.state <= HALF_CLOSED
+                and clock_us() - self.stamps.start_us >= self.context.options.lifetime_ms * 1000)
 
     cdef int begin(self) except -1:
         self.stamps.start_us = self.poller.now_us

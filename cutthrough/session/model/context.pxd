@@ -19,8 +19,27 @@ from cutthrough.wire.rewrite cimport Writing
 cdef enum:
     PEEK_ALWAYS = 4         # for log, metrics and live page, not only if a rule needs it
 
+# The options that connections read, each by its name, and in C's units. Context.configure is the
+# table of their values.
+cdef struct Options:
+    int64_t timeout_ms[N_STATES]        # of each state the option that its row in `states` names
+    int64_t lifetime_ms
+    int64_t min_rate_grace_ms           # the period over which a peer's rate is judged
+    int64_t min_rate_bytes              # bytes that a peer owes in that period; 0: none
+    int64_t max_body                    # bytes; 0: no bound
+    int64_t max_connections
+    HeadLimits request_limits           # max_line, max_head, max_fields
+    HeadLimits response_limits          # max_response_head
+    uint32_t http2_streams              # of one connection of HTTP/2, at a time
+    uint16_t client_tls                 # TLS context of intercepted clients
+    uint8_t peeks                       # of tunnels' first bytes: PEEK_ALWAYS, Fingerprint
+    uint8_t prints                      # of clients' connections: a set of Print
+    bint passes_offers                  # a ClientHello to an origin offers what the client's does
+    bint retry_without_sni
+    bint splice
+
 cdef class Context:
-    """The objects and options shared by a worker's sessions; C copies of the options."""
+    """The objects and options that a worker's sessions share."""
     cdef Poller poller
     cdef IdlePool idle_pool
     cdef Snapshot snapshot
@@ -47,24 +66,10 @@ cdef class Context:
     cdef dict local_origins             # key -> function, see local; None: there are none
     cdef public FlightRecorder recorder
     cdef public object verifier         # see verify.verifier; None: no user has a hash
-    cdef HeadLimits limits
-    cdef HeadLimits answer_limits       # of responses
-    cdef int64_t timeout_ms[N_STATES]
-    cdef int64_t lifetime_ms
-    cdef int64_t grace_ms               # period over which a peer's rate is judged
-    cdef int64_t least_bytes            # bytes that a peer owes in grace_ms; 0: none
-    cdef int64_t most_body              # bytes; 0: no bound
-    cdef int64_t most_clients
-    cdef uint32_t most_streams          # of one connection of HTTP/2, at a time
+    cdef Options options
     cdef Py_ssize_t turned_away         # open connections that were refused at accept
     cdef Places places                  # connections that may be closed to make room
-    cdef bint may_splice
     cdef uint8_t acts                   # those of policy.acl.Act that are heeded
-    cdef uint8_t peeks                  # of tunnels' first bytes: PEEK_ALWAYS, Fingerprint
-    cdef uint8_t prints                 # of clients' connections: a set of Print
-    cdef uint16_t client_tls            # TLS context of intercepted clients
-    cdef bint passes_offers             # their ClientHello has what the client's has
-    cdef bint retries_unnamed           # TLS again without the name that an origin does not know
     cdef public int origin_transport    # of all connections to origins; KERNEL: none
     cdef bint has_origin                # `origin` is set, for requests in origin form
     cdef Target origin

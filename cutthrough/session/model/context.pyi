@@ -26,14 +26,14 @@ class ConnectionOptions(NamedTuple):
     splice: bool
     min_rate: int
     min_rate_grace: float
-    most_streams: int = 100
-    peeks: bool = False
-    peeks_ja4: bool = False
-    peeks_ja3: bool = False
-    prints: int = 0
-    client_tls: int = 0
-    passes_offers: bool = False
-    retries_unnamed: bool = False
+    http2_streams: int
+    retry_without_sni: bool
+    peeks: bool
+    peeks_ja4: bool
+    peeks_ja3: bool
+    prints: int
+    client_tls: int
+    passes_offers: bool
 
 class Context:
     origin_transport: int

@@ -28,8 +28,8 @@ cdef enum:
 
 
 class ConnectionOptions(NamedTuple):
-    """The options of connections that a reload may change. Sizes are in bytes, times in
-    seconds."""
+    """The options of connections that a reload may change, by their names, and what a generation
+    makes of others. Sizes are in bytes, times in seconds."""
 
     timeouts: Mapping[str, float]       # by the names in the table of states
     lifetime: float
@@ -42,14 +42,14 @@ class ConnectionOptions(NamedTuple):
     splice: bool
     min_rate: int                       # bytes per second; 0: none
     min_rate_grace: float               # over which it is judged
-    most_streams: int = 100             # of one connection of HTTP/2
-    peeks: bool = False                 # the first bytes of each tunnel are looked at,
-    peeks_ja4: bool = False             # and these fingerprints of them are made
-    peeks_ja3: bool = False
-    prints: int = 0                     # fingerprints of clients: a set of prints.Print
-    client_tls: int = 0                 # number of the TLS context of intercepted clients
-    passes_offers: bool = False         # a ClientHello's are offered to the origin
-    retries_unnamed: bool = False       # TLS again without the name that an origin does not know
+    http2_streams: int                  # of one connection
+    retry_without_sni: bool
+    peeks: bool                         # the first bytes of each tunnel are looked at,
+    peeks_ja4: bool                     # and these fingerprints of them are made
+    peeks_ja3: bool
+    prints: int                         # fingerprints of clients: a set of prints.Print
+    client_tls: int                     # number of the TLS context of intercepted clients
+    passes_offers: bool                 # a ClientHello's are offered to the origin
 
 
 cdef class Context:
@@ -88,42 +88,30 @@ cdef class Context:
     def configure(self, Snapshot snapshot, Limiter limiter, options not None):
         """Takes over the ConnectionOptions that a reload may change; a request keeps its snapshot.
         Running deadlines stay until bytes move."""
-        # Everything is converted before anything is assigned: it may not fit (R73)
-        cdef int64_t[N_STATES] timeout_ms
-        cdef int64_t lifetime_ms = int(options.lifetime * 1000)
-        cdef int64_t grace_ms = int(options.min_rate_grace * 1000)
-        cdef int64_t least_bytes = int(options.min_rate * options.min_rate_grace)
-        cdef int64_t most_body = options.max_body, most_clients = options.max_connections
-        cdef uint32_t n_streams = options.most_streams
-        cdef uint16_t tls = options.client_tls
-        cdef uint8_t prints = options.prints
-        cdef HeadLimits limits = HeadLimits(
-            options.max_line, options.max_head, options.max_fields)
-        cdef HeadLimits answer_limits = HeadLimits(
-            options.max_response_head, options.max_response_head, MAX_FIELDS)
+        cdef Options values
         for number, row in enumerate(TABLE):
-            timeout_ms[number] = (
-                int(options.timeouts[row.timeout] * 1000) if row.timeout else 0)
-        self.client_tls = tls
-        self.prints = prints
-        self.passes_offers = bool(options.passes_offers)
-        self.retries_unnamed = bool(options.retries_unnamed)
-        self.snapshot = snapshot
-        self.limiter = limiter
-        for i in range(N_STATES):
-            self.timeout_ms[i] = timeout_ms[i]
-        self.lifetime_ms = lifetime_ms
-        self.grace_ms = grace_ms
-        self.least_bytes = least_bytes
-        self.limits = limits
-        self.answer_limits = answer_limits
-        self.most_body = most_body
-        self.most_clients = most_clients
-        self.most_streams = n_streams
-        self.may_splice = bool(options.splice)
-        self.peeks = <uint8_t>(
+            values.timeout_ms[number] = int(options.timeouts[row.timeout] * 1000) if row.timeout else 0
+        values.lifetime_ms = int(options.lifetime * 1000)
+        values.min_rate_grace_ms = int(options.min_rate_grace * 1000)
+        values.min_rate_bytes = int(options.min_rate * options.min_rate_grace)
+        values.max_body = options.max_body
+        values.max_connections = options.max_connections
+        values.request_limits = HeadLimits(options.max_line, options.max_head, options.max_fields)
+        values.response_limits = HeadLimits(
+            options.max_response_head, options.max_response_head, MAX_FIELDS)
+        values.http2_streams = options.http2_streams
+        values.client_tls = options.client_tls
+        values.peeks = <uint8_t>(
             (PEEK_ALWAYS if options.peeks else 0) | (WITH_JA4 if options.peeks_ja4 else 0)
             | (WITH_JA3 if options.peeks_ja3 else 0))
+        values.prints = options.prints
+        values.passes_offers = options.passes_offers
+        values.retry_without_sni = options.retry_without_sni
+        values.splice = options.splice
+        # Only now, because a number that does not fit must leave the old ones in force (R73)
+        self.options = values
+        self.snapshot = snapshot
+        self.limiter = limiter
 
     def note_pipes(self):
         """Bulk was copied because no pipe was available. That costs CPU time and breaks no

@@ -287,7 +287,7 @@ cdef bint carry(Client c) except -1:
     cdef const Multiplexer *m = multiplexer()
     cdef Stream conn = c.origin
     cdef Bounds bounds = Bounds(
-        c.context.most_streams, c.context.answer_limits.head_bytes, True, False)
+        c.context.options.http2_streams, c.context.options.response_limits.head_bytes, True, False)
     cdef Carrier carrier
     cdef OriginStream stream
     if not m.begin(&conn.sock, &bounds, c.poller.now_us):

@@ -96,7 +96,7 @@ cdef int ask_player(Client c) except -1:
 
 cdef int wait_for_player(Client c) except -1:
     c._set_state(HELD)                      # which has no deadline of its own
-    c.silent_ms = c.poller.time_ms() + c.context.timeout_ms[<int>RESPONSE]
+    c.silent_ms = c.poller.time_ms() + c.context.options.timeout_ms[<int>RESPONSE]
     return c.poller.arm(c, c.silent_ms)
 
 

@@ -39,9 +39,9 @@ cdef bint carries_streams(Client c) noexcept:
 
 
 cdef int begin_streams(Client c) except -1:
-    cdef bint has_print = c.entrance.prints is not None and c.context.prints & P_HTTP2
+    cdef bint has_print = c.entrance.prints is not None and c.context.options.prints & P_HTTP2
     cdef Bounds bounds = Bounds(
-        c.context.most_streams, c.context.limits.head_bytes, False, has_print)
+        c.context.options.http2_streams, c.context.options.request_limits.head_bytes, False, has_print)
     if not multiplexer().begin(&c.sock, &bounds, c.poller.now_us):
         return c.abort(OVERLOADED, True)
     memset(&c.stamps, 0, sizeof(c.stamps))  # of the handshake
@@ -161,13 +161,13 @@ cdef int64_t deadline_of(Client c, const Multiplexer *m) noexcept:
     cdef int64_t now_us = c.poller.now_us
     cdef int64_t idle_us = m.idle_since_us(&c.sock, now_us)
     cdef int64_t begun_us = m.awaits_since_us(&c.sock)
-    cdef int64_t timeout_ms = c.context.timeout_ms[<int>STREAMS]
+    cdef int64_t timeout_ms = c.context.options.timeout_ms[<int>STREAMS]
     cdef int64_t deadline_ms
     if not c.known:                         # a stranger, as in Client.extend
-        timeout_ms = min(timeout_ms, c.context.timeout_ms[<int>HEAD])
+        timeout_ms = min(timeout_ms, c.context.options.timeout_ms[<int>HEAD])
     deadline_ms = (idle_us if idle_us else now_us) // 1000 + timeout_ms
     if begun_us:
-        deadline_ms = min(deadline_ms, begun_us // 1000 + c.context.timeout_ms[<int>HEAD])
+        deadline_ms = min(deadline_ms, begun_us // 1000 + c.context.options.timeout_ms[<int>HEAD])
     return deadline_ms
 
 
@@ -181,7 +181,7 @@ cdef int close_idle_streams(Client c) except -1:
     cdef const Multiplexer *m = multiplexer()
     cdef int64_t now_ms = c.poller.time_ms()
     cdef int64_t begun_us = m.awaits_since_us(&c.sock)
-    if begun_us and now_ms >= begun_us // 1000 + c.context.timeout_ms[<int>HEAD]:
+    if begun_us and now_ms >= begun_us // 1000 + c.context.options.timeout_ms[<int>HEAD]:
         c.begin()
         c.log_end(HEAD_TIMEOUT)
         c._clear_request()

@@ -167,7 +167,7 @@ cdef int end_unfinished(Client c) except -1:
 
 cdef int look_again(Client c) except -1:
     cdef int64_t owed = (
-        c.context.least_bytes * c.context.timeout_ms[DELIVER] // c.context.grace_ms)
+        c.context.options.min_rate_bytes * c.context.options.timeout_ms[DELIVER] // c.context.options.min_rate_grace_ms)
     if c.poller.time_ms() >= c.silent_ms:
         if passed(c) - c.watch.look.passed < max(1, owed):
             return c.abort(c.request.ending or WRITE_TIMEOUT, True)

@@ -213,7 +213,7 @@ cdef class Filtering(Responder):
             c.poller.take_time()
             self.held = None
             memcpy(data, <const char *>held, len(held))
-            parse_response(&head, data, len(held), 0, &c.context.answer_limits)
+            parse_response(&head, data, len(held), 0, &c.context.options.response_limits)
             read_response_framing(&head, data, c.request.method, &framing)
             s = self.open_down(
                 framing.kind == BODY_CHUNKED,

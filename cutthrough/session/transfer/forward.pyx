@@ -35,11 +35,11 @@ from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Frami
 
 cdef bint expect_body(Client c, const Framing *framing) noexcept:
     cdef Pump *up = &c.relay.up
-    up.may_splice = c.context.may_splice
+    up.may_splice = c.context.options.splice
     start_pump(up, &c.sock, NULL, framing.length if framing.kind == BODY_LENGTH else 0)
     c.up_open = framing.kind != BODY_NONE
     return framing.kind != BODY_CHUNKED or scan_through(
-        up, False, framing.trailers, False, c.context.most_body)
+        up, False, framing.trailers, False, c.context.options.max_body)
 
 
 cdef int send_request(Client c) except -1:
@@ -57,7 +57,7 @@ cdef int send_request(Client c) except -1:
     if head == NULL:
         return c.refuse(HEAD_TOO_LARGE)
     up.sink = &c.origin.sock
-    c.relay.down.may_splice = c.context.may_splice
+    c.relay.down.may_splice = c.context.options.splice
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
     c._set_state(REQUEST if c.up_open else RESPONSE)
     if c.up_open and ahead != NULL:

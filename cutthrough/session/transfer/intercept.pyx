@@ -83,7 +83,7 @@ cdef bint may_certify(Client c, bytes name) except -1:
     global silent
     from cutthrough.net.tls import transport as tls              # here: it needs libssl
 
-    cdef str why = tls.why_silent(c.context.client_tls, name)
+    cdef str why = tls.why_silent(c.context.options.client_tls, name)
     if why:
         silent += 1
         if silent & (silent - 1) == 0:          # 1, 2, 4, 8 …: never a flood
@@ -128,7 +128,7 @@ cdef int go_on_securing(Client c) except -1:
         return 0
     if result == -HANDSHAKE_DENIED:
         return fail_certificate(c)
-    if result == -HANDSHAKE_ALERT and c.context.retries_unnamed and refuses_server_name(c):
+    if result == -HANDSHAKE_ALERT and c.context.options.retry_without_sni and refuses_server_name(c):
         return retry_unnamed(c)
     if result != HANDSHAKE_DONE:
         outcome = outcome_of_alert(
@@ -228,7 +228,7 @@ cdef int greet(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
     if not put_bridge_if_needed(c, c):
         return refuse_opening(c, OVERLOADED, HANDSHAKE_FAILURE)
-    c.sock.slot = c.context.client_tls
+    c.sock.slot = c.context.options.client_tls
     if not put_transport(c, inside.name):
         return c.abort(OVERLOADED, True)
     c.stages = STAGE_TLS
@@ -241,7 +241,7 @@ cdef bint put_bridge_if_needed(Client c, Endpoint endpoint) except -1:
     """A client of an HTTPS proxy, or a parent's, has TLS already: a bridge has that. False: no
     descriptor or memory for it."""
     return endpoint.sock.kind == KERNEL or put_bridge(
-        endpoint, c.context.timeout_ms[<int>LINGER])
+        endpoint, c.context.options.timeout_ms[<int>LINGER])
 
 
 cdef int enter(Client c) except -1:

@@ -5,7 +5,7 @@ from cutthrough.session.model.client cimport Client
 # The exchange waits for this peer from now on. True: it did not before, and the deadline
 # has to be armed again.
 cdef inline bint wait_for(Client c, int whom) noexcept:
-    if whom == c.awaited or not c.context.least_bytes:
+    if whom == c.awaited or not c.context.options.min_rate_bytes:
         return False
     return begin_wait(c, whom)
 

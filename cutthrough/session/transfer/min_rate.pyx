@@ -28,7 +28,7 @@ cdef bint begin_wait(Client c, int whom) noexcept:
     c.awaited = <unsigned char>whom
     if whom == NOBODY:
         return False
-    c.watch.rate.until_ms = c.poller.time_ms() + c.context.grace_ms
+    c.watch.rate.until_ms = c.poller.time_ms() + c.context.options.min_rate_grace_ms
     c.watch.rate.from_bytes = taken(c)
     return True
 
@@ -61,8 +61,8 @@ cdef int judge_rate(Client c) except -1:
     cdef int64_t now_ms = c.poller.time_ms()
     cdef int64_t before = c.watch.rate.from_bytes
     cdef int64_t left_ms = max(0, c.watch.rate.until_ms - now_ms)
-    cdef int64_t owed = c.context.least_bytes - (
-        c.context.least_bytes * left_ms // c.context.grace_ms)
+    cdef int64_t owed = c.context.options.min_rate_bytes - (
+        c.context.options.min_rate_bytes * left_ms // c.context.options.min_rate_grace_ms)
     cdef bint silent = now_ms >= c.silent_ms and c.awaited == SENDER
     begin_wait(c, c.awaited)
     if c.watch.rate.from_bytes - before >= max(1, owed) and not silent:

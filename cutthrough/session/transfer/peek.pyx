@@ -159,7 +159,7 @@ cdef bint judge_tunnel(Client c, Protocol protocol, bint is_handshake) except -1
     cdef int outcome
     # If rules judge the tunnel, a later policy may want the JA4 of the remembered bytes
     extras_of(c).opening = make_opening(
-        protocol, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
+        protocol, &hello, c.context.options.peeks | (WITH_JA4 if judged else 0))
     c.context.counters.protocols[<int>protocol] += 1
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, protocol, 0)
     outcome = judge_opening(c) if judged else OK
@@ -186,7 +186,7 @@ cdef bint judge_tunnel(Client c, Protocol protocol, bint is_handshake) except -1
         c.request.pinned = is_pinned(c) and not c.request.stands_in
         if not c.request.pinned:
             begin_interception(c, fate == ONLY_HTTP_IS_INTERCEPTED,
-                               offer_of(&hello) if c.context.passes_offers else None)
+                               offer_of(&hello) if c.context.options.passes_offers else None)
             return False
         c.context.counters.pinned += 1
     c._set_state(TUNNEL)

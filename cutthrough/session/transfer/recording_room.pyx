@@ -205,6 +205,6 @@ cdef int bound_response(Client c) noexcept:
 
 
 cdef int outcome_of_length(Client c) noexcept:
-    cdef int64_t most = c.context.most_body
+    cdef int64_t most = c.context.options.max_body
     return RECORDING_TOO_LARGE if c.request.room == MUST_FIT and (
         most == 0 or scan_of(&c.relay.up).most < <uint64_t>most) else BODY_TOO_LARGE

@@ -138,7 +138,7 @@ cdef int send_own_head(Client c, bytes text, const char *body, size_t m) except 
     if n > MOST_HEAD:
         return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
     memcpy(data, <const char *>text, n)
-    if parse_response(&head, data, n, 0, &c.context.answer_limits) != n or (
+    if parse_response(&head, data, n, 0, &c.context.options.response_limits) != n or (
             read_response_framing(&head, data, r.method, &framing) != 0):
         return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
     c.until_close = framing.kind == BODY_UNTIL_CLOSE

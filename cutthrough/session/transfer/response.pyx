@@ -143,7 +143,7 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
     cdef Framing framing
     cdef int used
     while True:
-        used = parse_response(&head, data, n, seen, &c.context.answer_limits)
+        used = parse_response(&head, data, n, seen, &c.context.options.response_limits)
         if used < 0:
             return c.refuse(-used)
         if used == 0:
@@ -192,7 +192,7 @@ cdef inline int version_of(Client c) noexcept:
 
 
 cdef int replay_response(Client c, char *data, size_t n) except -1:
-    cdef int used = parse_response(&head, data, n, 0, &c.context.answer_limits)
+    cdef int used = parse_response(&head, data, n, 0, &c.context.options.response_limits)
     if used <= 0:
         return c.refuse(-used if used else FILTER_FAILED)
     return on_final_head(c, data, n, used)

@@ -229,8 +229,8 @@ cdef int give(Sluice s, char *data, size_t n) except -1:
             used = give_trailers(s, data, n, used)
         if used < 0:
             return BAD_FRAMING if s.is_up else BAD_RESPONSE_FRAMING
-        if s.is_up and c.context.most_body and (
-                <int64_t>s.chunks.announced > c.context.most_body):
+        if s.is_up and c.context.options.max_body and (
+                <int64_t>s.chunks.announced > c.context.options.max_body):
             return BODY_TOO_LARGE
         s.ended = s.chunks.done
     elif s.left >= 0:

@@ -58,14 +58,14 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     c.request.is_tunnel = True
     c.count_moved()                         # bytes of the request that a 101 answered
     c.counted_up = c.counted_down = 0
-    relay.up.may_splice = relay.down.may_splice = c.context.may_splice
+    relay.up.may_splice = relay.down.may_splice = c.context.options.splice
     start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
     start_pump(&relay.down, &c.origin.sock, &c.sock, -1)
     relay.down.held.block = rest
     relay.up.shut = relay.down.shut = False
     c.up_open = False
     leave_place(c)                         # a tunnel is never closed to make room
-    c._set_state(PEEK if (c.context.peeks | c.request.needs_opening) and own_opening(c) == NULL
+    c._set_state(PEEK if (c.context.options.peeks | c.request.needs_opening) and own_opening(c) == NULL
                  and not c.request.has_upgrade else TUNNEL)
     if n:
         c.request.status = 200

@@ -323,7 +323,7 @@ cdef int dial_addresses(Client c, Addresses addresses) except -1:
     cdef Parent root = c.extras.passage.chain[0]
     c._set_state(DIAL)
     extras_of(c)                        # before, because a dial that has begun must be kept
-    connector = dial(c.poller, c, addresses, root.address.port, c.context.timeout_ms[DIAL])
+    connector = dial(c.poller, c, addresses, root.address.port, c.context.options.timeout_ms[DIAL])
     if connector is not None:           # else take_origin was called already
         extras_of(c).connector = connector
     return 0

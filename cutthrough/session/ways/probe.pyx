@@ -122,7 +122,7 @@ cdef class Probe(Client):
         cdef Parent first = self.extras.passage.chain[0]
         extras_of(self)                 # before, because a dial that has begun must be kept
         connector = dial(self.poller, self, addresses, first.address.port,
-                         self.context.timeout_ms[DIAL])
+                         self.context.options.timeout_ms[DIAL])
         if connector is not None:       # else on_dialled was called already
             extras_of(self).connector = connector
         return 0
@@ -137,7 +137,7 @@ cdef class Probe(Client):
                 return self.finish(OVERLOADED)
             return self.finish(PARENT_TIMEOUT if error == ETIMEDOUT else PARENT_UNREACHABLE)
         self.origin = stream
-        stream.set_deadline(self.context.timeout_ms[PARENT])
+        stream.set_deadline(self.context.options.timeout_ms[PARENT])
         return self.judge(begin_dialogue(self))
 
     cdef int on_stream(self, Stream stream) except -1:
