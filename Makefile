@@ -53,7 +53,7 @@ test-slow: .venv/ready.test build/built.native ## what `make test` leaves out: a
 	$(PY) -m pytest -q tests --ignore tests/e2e -m slow $(PYTEST_ARGS)
 
 quick: .venv/ready.test build/built.native ## the tests without servers and without a second build
-	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/bench --ignore tests/leaks --ignore tests/test_build.py --ignore tests/test_translation.py $(PYTEST_ARGS)
+	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/bench --ignore tests/leaks --ignore tests/test_build.py --ignore tests/test_generated_c.py --ignore tests/test_translation.py $(PYTEST_ARGS)
 
 lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 	$(PY) -m ruff check $(PYTHONS)
@@ -205,7 +205,7 @@ asan: .venv/ready.test build/built.asan ## build with sanitizers and run all tes
 asan-e2e:
 	$(SANITIZED) tests/e2e
 asan-rooms:
-	$(SANITIZED) tests --ignore tests/e2e --ignore tests/bench --ignore tests/test_build.py --ignore tests/test_translation.py
+	$(SANITIZED) tests --ignore tests/e2e --ignore tests/bench --ignore tests/test_build.py --ignore tests/test_generated_c.py --ignore tests/test_translation.py
 
 fuzz: .venv/ready.test build/built.native ## new examples for hypothesis, then each target for SECONDS=60; needs clang and atheris
 	HYPOTHESIS_PROFILE=default $(PY) -m pytest -q tests -m hypothesis --ignore tests/e2e --ignore tests/bench
