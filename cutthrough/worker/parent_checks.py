@@ -110,9 +110,10 @@ class ParentChecks:
                      source.check_name)
 
     def _on_done(self, check: Check, outcome: str, took_us: int) -> None:
-        passed = outcome == "ok"
         before = self._page.read(check.row)
         worked = bool(before.works) if before.at_ms else True
+        # Our own shortage of descriptors says nothing about it
+        passed = worked if outcome == "overloaded" else outcome == "ok"
         # Results in a row that speak against its state
         streak = before.streak + 1 if passed != worked else 0
         works = passed if streak >= needed_for(check.source, worked) else worked
@@ -121,7 +122,7 @@ class ParentChecks:
             log.warning("%s %s: its check %s", kind_of(check.source),
                         check.source.name,
                         "works again" if works else f"failed: {outcome}")
-        self.results[check.source.name, "ok" if passed else "failed"] += 1
+        self.results[check.source.name, "ok" if outcome == "ok" else "failed"] += 1
         wait = check.source.check_interval * random.uniform(1 - JITTER, 1 + JITTER)
         self._page.report(check.row, check.key, now(), now() + int(wait * 1000),
                           took_us, works, streak)

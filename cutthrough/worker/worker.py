@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from cutthrough.activity.calls import Calls
@@ -47,6 +48,7 @@ from cutthrough.session.model.flight_recorder import FlightRecorder
 from cutthrough.session.model.idle_pool import IdlePool
 from cutthrough.session.model.origin_streams import Carriers
 from cutthrough.session.model.shed import count_listed
+from cutthrough.session.ways.dial_errors import make_room_for_question
 from cutthrough.session.ways.local import LocalOrigin, set_local_origins
 from cutthrough.tape.observer import Capture
 from cutthrough.tape.ring import Ring
@@ -216,6 +218,7 @@ class Worker:
             origin="" if config.origins else config.origin.removeprefix("http://"),
             via="" if config.via == "off" else config.via,
         )
+        self.resolver.on_shortage = partial(make_room_for_question, self.context)
         self.context.worker = self.slot
         self.context.verifier = self.verifier
         self.context.recorder = FlightRecorder(config.flight_recorder)

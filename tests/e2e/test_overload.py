@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from tests.support.client import build_request
+from tests.support.dns import NameServer, Reply
 from tests.support.network import own_network
 from tests.support.origin import echo, okay
 from tests.support.parents import http, parent
@@ -68,6 +69,63 @@ def test_a_request_without_a_descriptor_to_dial_takes_an_idle_one(
     assert proxy.stderr().count("dial: Too many open files (1 times so far)") == 1
     count = 8 if pools else 5
     assert [r["reason"] for r in proxy.wait_log(count)] == ["ok"] * count
+
+
+@pytest.fixture
+def names(opened):
+    zone = {name: Reply(("127.0.0.1",), validated=True)
+            for name in ("a.test", "b.test", "parent.test")}
+    return opened.enter_context(NameServer(zone))
+
+
+def answered_here(client):
+    return client.ask("OPTIONS", "http://a.test/", "Max-Forwards: 0").status == 200
+
+
+@pytest.mark.parametrize("dnssec", ["off", "required"])
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_question_without_a_descriptor_takes_an_idle_one(
+    start_proxy, make_origin, dial, exhaust, names, dnssec, warm
+):
+    """R98: dns_error, or dns_timeout, while idle clients held the descriptors. `warm`:
+    c-ares has its own already."""
+    proxy = start_proxy("--resolvers", names.address, "--dnssec", dnssec,
+                        "--upstream-idle", "0")
+    origin = make_origin()
+    clients = [dial(proxy) for _ in range(10)]
+    for client in clients:          # no descriptor but their own, in a row
+        assert answered_here(client)
+    if warm:
+        url = f"http://a.test:{origin.port}/"
+        assert clients[0].get(url).status == 200
+    exhaust(proxy)
+    assert clients[0].get(f"http://b.test:{origin.port}/").status == 200
+    assert proxy.stderr().count("dial: Too many open files (1 times so far)") == 1
+
+
+@pytest.mark.parametrize("dnssec", ["off", "required"])
+@pytest.mark.parametrize("by_parent", [False, True])
+def test_a_question_without_a_descriptor_is_a_503_where_nothing_is_idle(
+    start_proxy, make_origin, dial, exhaust, names, dnssec, by_parent
+):
+    """Nor does it open the circuit of a parent whose name it was: any three did."""
+    proxied = make_origin(http if by_parent else okay)
+    table = parent(proxied).replace("127.0.0.1", "parent.test")
+    proxy = start_proxy(
+        "--resolvers", names.address, "--dnssec", dnssec,
+        config=f'route = "corp"\n{table}' if by_parent else "")
+    client = dial(proxy)
+    url = f"http://127.0.0.1:{proxied.port}/" if by_parent else (
+        f"http://a.test:{proxied.port}/")
+    assert answered_here(client)
+    old = resource.prlimit(proxy.worker.pid, resource.RLIMIT_NOFILE)
+    exhaust(proxy)
+    for _ in range(4):
+        reply = client.get(url)
+        assert (reply.status, reply.error) == (503, "connection_limit_reached")
+    assert len(proxy.wait_log(4, reason="overloaded")) == 4
+    resource.prlimit(proxy.worker.pid, resource.RLIMIT_NOFILE, old)
+    assert client.get(url).status == 200
 
 
 @pytest.mark.parametrize("by_parent", [False, True])

@@ -152,3 +152,16 @@ def test_a_check_with_tls_wants_a_certificate_of_the_destination(
     wait_until(lambda: "its check works again" in proxy.stderr(), proxy.stderr)
     state["context"] = None
     wait_until(lambda: "its check failed: tls_failed" in proxy.stderr(), proxy.stderr)
+
+
+def test_a_shortage_of_our_own_fails_no_check(start, make_origin, exhaust):
+    """One worker without a descriptor made all workers pass over all parents."""
+    first = make_origin(http)
+    proxy, operator = start('route = "corp"\n' + parent(first, name="a", **CHECK)
+                            + group("a"))
+    first.wait_requests(1)
+    exhaust(proxy)
+    failed = 'parent_checks_total{parent="a",result="failed"}'
+    wait_until(lambda: operator.metrics().get(failed, 0) >= 2, "two without descriptor")
+    assert states(operator) == ["up"]
+    assert "its check failed" not in proxy.stderr()

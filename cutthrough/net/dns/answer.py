@@ -1,6 +1,9 @@
 """An answer: addresses, or the label of a failure, and how long it is kept."""
 
 import asyncio
+import contextlib
+import errno
+import socket
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +29,10 @@ ERROR = "dns_error"
 UNVALIDATED = "dns_unvalidated"
 
 Answer = Addresses | str  # the addresses, or the label of a failure
+
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# Descriptors of a c-ares channel with its first query, and some for other threads
+OF_CHANNEL = 8
 
 
 class Unvalidated(Exception):
@@ -55,6 +62,31 @@ def read_answer(future: "asyncio.Future[Any]") -> tuple[Answer, float]:
     if not addresses:
         return NOT_FOUND, NOT_FOUND_TTL
     return addresses, min(max(_ttl(result), MIN_TTL), MAX_TTL)
+
+
+def shortage_of(error: BaseException | None) -> int:
+    """The errno, if it was for want of descriptors or memory; 0: for another reason.
+    c-ares says that it could not contact a server, or make a channel: this looks if a
+    socket can be opened."""
+    if isinstance(error, OSError):
+        return error.errno if error.errno in SHORTAGES else 0
+    if isinstance(error, pycares.AresError):
+        return _missing(OF_CHANNEL)
+    if isinstance(error, aiodns.error.DNSError) and (
+            error.args[0] == pycares.errno.ARES_ECONNREFUSED):
+        return _missing(1)
+    return 0
+
+
+def _missing(n: int) -> int:
+    """The errno that keeps this process from opening so many sockets; 0: nothing."""
+    with contextlib.ExitStack() as opened:
+        try:
+            for _ in range(n):
+                opened.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+        except OSError as refusal:
+            return refusal.errno if refusal.errno in SHORTAGES else 0
+    return 0
 
 
 def _ttl(result: Any) -> float:

@@ -36,11 +36,12 @@ from cutthrough.net.dns.answer import (
     UNVALIDATED,
     Answer,
     read_answer,
+    shortage_of,
 )
 from cutthrough.net.dns.cache import Cache
 from cutthrough.net.dns.cares import Names
 from cutthrough.net.dns.validated import ValidatedNames
-from cutthrough.net.shares import Shares
+from cutthrough.net.shares import ALL_TAKEN, Shares
 
 log = logging.getLogger("cutthrough")
 
@@ -59,6 +60,9 @@ MOST_OPEN = 2048
 # Lost questions that cause a channel to be cancelled, or replaced if callers still wait
 # for its other questions
 MOST_LOST = 128
+
+# The answer if nobody could be asked, for want of descriptors: as if no place were free
+SHORT = ALL_TAKEN
 
 Callback = Callable[[Answer], None]
 
@@ -82,8 +86,8 @@ class _Channel:
 class _Question:
     """A query for a name: open until c-ares releases it."""
 
-    __slots__ = ("asker", "channel", "host", "is_refresh", "patience", "timer", "turn",
-                 "waiting")
+    __slots__ = ("asker", "channel", "host", "is_again", "is_refresh", "patience",
+                 "timer", "turn", "waiting")
 
     def __init__(self, host: bytes, asker: bytes, turn: int) -> None:
         self.host = host
@@ -91,6 +95,7 @@ class _Question:
         self.turn = turn
         self.waiting: dict[object, Callback] = {}       # by token
         self.is_refresh = False         # for the cache: not lost when no caller waits
+        self.is_again = False           # asked once more, after a shortage
         self.channel: _Channel | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.patience: asyncio.TimerHandle | None = None
@@ -157,7 +162,10 @@ class Resolver(Cache):
         self.answered = 0  # queries answered with addresses
         self.dropped = 0  # queries given up by all their callers
         self.outages = 0  # times that a stale answer replaced a missing one
-        self.failures = dict.fromkeys((NOT_FOUND, TIMEOUT, ERROR, UNVALIDATED), 0)
+        self.failures = dict.fromkeys(
+            (NOT_FOUND, TIMEOUT, ERROR, UNVALIDATED, SHORT), 0)
+        # Called with the errno if a question lacks descriptors. True: some were closed
+        self.on_shortage: Callable[[int], bool] = lambda error: False
         fixed: dict[str, list[str]] = {}
         for name, address in overrides:
             fixed.setdefault(name, []).append(address)
@@ -213,16 +221,19 @@ class Resolver(Cache):
         question.timer = self._loop.call_later(self._timeout, self._expire, question)
         if self.has_outlived(host):
             question.patience = self._loop.call_later(STALE_AFTER, self._stand_in, host)
+        self._send(question)
+        return question
+
+    def _send(self, question: _Question) -> None:
         try:
             channel = question.channel = self._channel_of(question.turn)
             channel.n_queries += 1
             channel.waited_for += 1
             channel.dns.getaddrinfo(
-                host.decode(), family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
+                question.host.decode(), family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
             ).add_done_callback(partial(self._on_answer, question))
-        except (OSError, UnicodeError, pycares.AresError):
-            self._loop.call_soon(self._give_up, question)
-        return question
+        except (OSError, UnicodeError, pycares.AresError) as error:
+            self._loop.call_soon(self._give_up, question, shortage_of(error))
 
     def _channel_of(self, turn: int) -> _Channel:
         channel = self._channels[turn]
@@ -316,18 +327,31 @@ class Resolver(Cache):
             return                          # dropped
         self._release(question)
         if self._questions.get(question.host) is question:
-            self._settle(question, answer, keep)
+            self._finish(question, shortage_of(future.exception()), answer, keep)
 
     def _expire(self, question: _Question) -> None:
         """Ends a question at its timeout, though c-ares may go on."""
         self._settle(question, TIMEOUT, FAILURE_TTL)
         self._lose(question)
 
-    def _give_up(self, question: _Question) -> None:
+    def _give_up(self, question: _Question, shortage: int) -> None:
         """Ends a question that could not be sent."""
         if self._questions.get(question.host) is question:
             self._release(question)
-            self._settle(question, ERROR, FAILURE_TTL)
+            self._finish(question, shortage, ERROR, FAILURE_TTL)
+
+    def _finish(self, question: _Question, shortage: int, answer: Answer, keep: float
+                ) -> None:
+        """Settles a question that was released, or asks once more: `shortage` is the
+        errno of what was lacking, if it was never sent, and some may be free now."""
+        if not shortage:
+            self._settle(question, answer, keep)
+        elif question.is_again or not question.waiting or (
+                not self.on_shortage(shortage) or self.shares.take(question.asker)):
+            self._settle(question, SHORT, 0)
+        else:
+            question.is_again = True
+            self._send(question)
 
     def _end(self, question: _Question) -> None:
         if self._questions.get(question.host) is question:
@@ -348,7 +372,8 @@ class Resolver(Cache):
         else:
             self.answered += 1
         self._end(question)
-        self.put(host, answer, keep, question.turn)
+        if keep:                            # a shortage may be over at once
+            self.put(host, answer, keep, question.turn)
         self._tell(question, answer)
 
     def _tell(self, question: _Question, answer: Answer) -> int:

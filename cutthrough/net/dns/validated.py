@@ -21,7 +21,7 @@ from typing import NamedTuple
 import aiodns
 import pycares
 
-from cutthrough.net.dns.answer import Unvalidated
+from cutthrough.net.dns.answer import Unvalidated, shortage_of
 
 A, CNAME, AAAA, OPT = 1, 5, 28, 41
 FAMILIES = {A: socket.AF_INET, AAAA: socket.AF_INET6}
@@ -77,7 +77,8 @@ class ValidatedNames:
         self._tasks: set[asyncio.Task[Result]] = set()
 
     def getaddrinfo(self, host: str, **_: object) -> "asyncio.Task[Result]":
-        """Both families. The task raises Unvalidated, or DNSError as aiodns does."""
+        """Both families. The task raises Unvalidated, DNSError as aiodns does, or
+        OSError for want of a descriptor."""
         task = self._loop.create_task(self._resolve(host))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -138,7 +139,9 @@ class ValidatedNames:
             async with asyncio.timeout(self._share):
                 answer = await self._by_udp(server, question)
                 return await by_tcp(server, question) if answer.is_cut else answer
-        except (OSError, EOFError, TimeoutError):
+        except (OSError, EOFError, TimeoutError) as error:
+            if shortage_of(error):
+                raise                       # ours, and no server's
             return None
 
     async def _by_udp(self, server: str, question: bytes) -> Message:

@@ -1,5 +1,6 @@
 # cython: language_level=3
-"""Failed dials: the idle connections closed because of them, and their Outcome."""
+"""Failed dials: the idle connections closed because of them, and their Outcome; those closed for a
+question to a name server."""
 
 import logging
 import os
@@ -8,7 +9,8 @@ from libc.stdint cimport uint64_t
 from cutthrough.net cimport linux
 from cutthrough.outcome cimport (
     CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT, OVERLOADED,
-    UNREACHABLE)
+    QUESTION_LIMIT, UNREACHABLE)
+from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.idle_pool cimport IdlePool
@@ -51,9 +53,19 @@ cdef bint make_room_for_socket(Context context, int error) except -1:
     return shed > 0
 
 
+def make_room_for_question(Context context not None, int error):
+    """As for a dial: the question to a name server lacks a descriptor or memory."""
+    return make_room_for_socket(context, error)
+
+
 cdef int dial_anew(Client c) except -1:
     c.request.dials = True
     return c.resume(PHASE_TO_ORIGIN)
+
+
+cdef bint is_own_shortage(answer) except -1:
+    return isinstance(answer, str) and (
+        OUTCOMES[answer] == OVERLOADED or OUTCOMES[answer] == QUESTION_LIMIT)
 
 
 cdef int outcome_of_errno(int error) except -1:

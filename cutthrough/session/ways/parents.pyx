@@ -24,6 +24,7 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
     NO_ORIGIN, OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED,
     PARENT_UNREACHABLE)
+from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_NAMED_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport (
     KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Standing, Way)
@@ -36,6 +37,7 @@ from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.standby cimport Standby
 from cutthrough.session.model.state cimport DIAL, PARENT, RESOLVE
+from cutthrough.session.ways.dial_errors cimport is_own_shortage
 from cutthrough.session.ways.origins cimport outcome_of_way
 from cutthrough.session.ways.reuse cimport is_of_connection
 from cutthrough.wire.absolute cimport build_absolute_head
@@ -316,7 +318,8 @@ cdef int dial_found(Client c, answer) except -1:
     """`answer`: the resolver's, Addresses or the label of an outcome."""
     if isinstance(answer, Addresses) and (<Addresses>answer).n:
         return dial_addresses(c, answer)
-    return lose_parent(c, PARENT_UNREACHABLE)
+    return c.refuse(OUTCOMES[answer]) if is_own_shortage(answer) else (
+        lose_parent(c, PARENT_UNREACHABLE))
 
 
 cdef int dial_addresses(Client c, Addresses addresses) except -1:

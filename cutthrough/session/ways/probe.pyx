@@ -36,7 +36,7 @@ from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.passage cimport Passage
 from cutthrough.session.model.standby cimport Standby
 from cutthrough.session.model.state cimport DIAL, PARENT
-from cutthrough.session.ways.dial_errors cimport outcome_of_errno
+from cutthrough.session.ways.dial_errors cimport is_own_shortage, outcome_of_errno
 from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.ways.origins cimport outcome_of_server
 from cutthrough.session.ways.parents cimport may_dial_parent
@@ -116,7 +116,7 @@ cdef class Probe(Client):
         """`answer`: the resolver's, Addresses or the label of an outcome."""
         if isinstance(answer, Addresses) and (<Addresses>answer).n:
             return self.dial_first(answer)
-        return self.finish(PARENT_UNREACHABLE)
+        return self.finish(OVERLOADED if is_own_shortage(answer) else PARENT_UNREACHABLE)
 
     cdef int dial_first(self, Addresses addresses) except -1:
         cdef Parent first = self.extras.passage.chain[0]

@@ -1,0 +1,3 @@
+from cutthrough.session.model.context import Context
+
+def make_room_for_question(context: Context, error: int) -> bool: ...
