@@ -209,7 +209,11 @@ class FlowsPage:
             request.query.get("open") == "true") else None
         while is_there(request):
             head, rows = await self.read(self.query(request, "watch", after=last))
-            moved, last = head.last > last, head.last
+            if head.status == 404:           # its file was moved: another one will come
+                head, rows = Answer(last=last), b""
+            elif head.status != 200:         # whoever comes again goes on from there
+                raise QueryError(rows.decode().strip(), head.status)
+            moved, last = head.last != last, head.last
             # After the rows: an ended exchange has its row before it leaves the list
             events = b"data: %s\n\n" % rows if rows else b""
             if changes is not None:

@@ -327,6 +327,12 @@ class SqliteReader:
             self._words = Words(self._base)
         self._base.row_factory = sqlite3.Row
 
+    def check_place(self) -> None:
+        """Raises StoreError if the path does not name the same file still: no row comes
+        any more."""
+        if not self._place.is_there:
+            raise StoreError(f"{self._path}: was deleted or moved")
+
     def flows(self, words: str = "", number: int = 0) -> Iterator[dict[str, Any]]:
         where = ""
         values: tuple[object, ...] = ()
@@ -383,6 +389,11 @@ class SqliteReader:
 
     def newest(self) -> int:
         return int(self._select("SELECT max(id) FROM flows", ())[0][0] or 0)
+
+    def has_given(self, number: int) -> bool:
+        """Has a flow had this number? Not if the file was made anew since."""
+        rows = self._select("SELECT seq FROM sqlite_sequence WHERE name = 'flows'", ())
+        return number <= (rows[0][0] if rows else 0)
 
     def delete(self, numbers: Sequence[int]) -> int:
         count = 0

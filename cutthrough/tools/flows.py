@@ -33,6 +33,7 @@ from cutthrough.exchange.flow import Fields, Flow, find
 from cutthrough.exchange.formats.har import make_archive
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.exchange.visible import visible
+from cutthrough.storage.sqlite_store import SqliteReader
 from cutthrough.storage.store import Reader, StoreError
 from cutthrough.storage.stores import open_reader
 from cutthrough.tools.database import find_database
@@ -153,6 +154,8 @@ def follow(reader: Reader, args: argparse.Namespace, test: Test) -> int:
         for flow in flows:
             follow_one(flow, args.json)
         if not flows:
+            if isinstance(reader, SqliteReader):
+                reader.check_place()
             time.sleep(LOOK_S)               # nobody tells of a new row
 
 

@@ -13,7 +13,7 @@ from cutthrough.capture.query import Query
 from cutthrough.config.database import is_url
 from cutthrough.storage.postgres_store import PostgresReader
 from cutthrough.storage.sqlite_store import SqliteReader
-from cutthrough.storage.store import BODIES, LIGHT
+from cutthrough.storage.store import BODIES, LIGHT, StoreError
 from cutthrough.storage.stores import close_kept, open_reader, open_store
 from tests.capture.dumps import dump, state
 from tests.capture.flows import row
@@ -179,3 +179,32 @@ def test_a_file_that_is_none_is_explained(path, tmp_path):
     (tmp_path / "odd").write_text("no database" * 100)
     head, content = ask(str(tmp_path / "odd"))
     assert head.status == 503 and b"not a database" in content
+
+
+def test_who_follows_gets_all_of_a_file_that_was_made_anew(tmp_path):
+    """Its numbers begin at 1, and nothing came until they were above those before."""
+    path = str(tmp_path / "flows.db")
+    with contextlib.closing(open_store(path, 0, 0, 0.0)) as store:
+        store.write([row(n) for n in (1, 2, 3)])
+    ask(path, "delete", number=3)
+    head, content = ask(path, "watch", after=3)
+    assert (head.last, content) == (3, b"")  # the newest was deleted, no more
+    (tmp_path / "flows.db").unlink()
+    with contextlib.closing(open_store(path, 0, 0, 0.0)) as store:
+        assert ask(path, "watch", after=3)[0].last == 0
+        store.write([row(n) for n in (4, 5)])
+    head, content = ask(path, "watch", after=3)
+    assert (head.last, [one["id"] for one in json.loads(content)]) == (2, [1, 2])
+    assert ask(path, "watch", after=2)[1] == b""
+
+
+def test_a_reader_whose_file_was_moved_is_told(tmp_path):
+    """`flows follow` printed nothing any more, and did not end."""
+    path = str(tmp_path / "flows.db")
+    open_store(path, 0, 0, 0.0).close()
+    with contextlib.closing(SqliteReader(path)) as reader:
+        reader.check_place()
+        (tmp_path / "flows.db").rename(tmp_path / "flows.old")
+        open_store(path, 0, 0, 0.0).close()
+        with pytest.raises(StoreError, match="was deleted or moved"):
+            reader.check_place()
