@@ -27,6 +27,7 @@ import msgspec
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say
 from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.process.hang_watch import HangWatch, moved_by
 from cutthrough.process.packets import receive_packet
 from cutthrough.storage.settings import Settings, Start, settings_of
 from cutthrough.supervisor.children import (
@@ -35,7 +36,6 @@ from cutthrough.supervisor.children import (
     describe_exit,
     report_failure,
 )
-from cutthrough.supervisor.writer_watch import WriterWatch
 from cutthrough.tape.open_parts import (
     PARTS,
     Parts,
@@ -79,7 +79,7 @@ class CaptureWriter:
         self._started_at = 0.0
         self._early_deaths = self._ends = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._watch: WriterWatch | None = None
+        self._watch: HangWatch | None = None
         self._questions: dict[bytes, asyncio.Future[bytes | bool]] = {}
         self._gone = asyncio.Event()
         self._gone.set()
@@ -149,7 +149,9 @@ class CaptureWriter:
         self._channel, self._settings, self._ending = ours, settings, False
         self._last = settings
         self._started_at = time.monotonic()
-        self._watch = WriterWatch(self._process.pid, self._beats, self._on_hung)
+        pid = self._process.pid
+        self._watch = HangWatch(
+            lambda: (self._beats(), moved_by(pid)), self._on_hung)
         self._gone.clear()
 
     def _start_later(self, delay: float) -> None:

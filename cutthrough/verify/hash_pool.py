@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from cutthrough.process.files import FilesReplaced
+from cutthrough.process.hang_watch import HangWatch, cpu_of
 from cutthrough.process.helper import start_helper
 from cutthrough.verify.hash_process import FAULT, MOST_BYTES, RIGHT, WRONG
 
@@ -28,7 +29,7 @@ log = logging.getLogger("cutthrough")
 # LOST.
 Done = Callable[[bool | None, str], None]
 
-# The helper died, or none could be started. Another try may succeed.
+# The helper died or hung, or none could be started. Another try may succeed.
 LOST = "lost"
 
 # Of -20 to 19: a tenth of a busy core's time, all of an idle core's.
@@ -114,7 +115,13 @@ class Helper:
         self.process, self.sock = start_helper(command, socket.SOCK_SEQPACKET)
         self.sock.setblocking(False)
         self.done: Done | None = None
+        self.watch: HangWatch | None = None
         self.has_answered = False
+
+    def end_watch(self) -> None:
+        if self.watch is not None:
+            self.watch.end()
+        self.watch = None
 
     def receive(self) -> bytes:
         """Returns the answer; empty if the helper has ended."""
@@ -146,6 +153,9 @@ class HelperPool:
             self._loop.call_soon(done, None, LOST)
             return
         helper.done = done
+        # A hash may take long on a busy core, but it gets some of it
+        helper.watch = HangWatch(lambda: cpu_of(helper.process.pid),
+                                 lambda: self._on_hung(helper))
         try:
             helper.sock.send(hash.encode() + b"\0" + secret)
         except OSError:                     # it has died; its end also becomes readable
@@ -179,24 +189,30 @@ class HelperPool:
             self._on_end(helper)            # it ended, or broke the protocol
             return
         helper.done = None
+        helper.end_watch()
         helper.has_answered = True
         if packet[:1] == FAULT:
             done(None, packet[1:].decode("ascii", "replace"))
         else:
             done(packet == RIGHT, "")
 
-    def _on_end(self, helper: Helper) -> None:
+    def _on_hung(self, helper: Helper) -> None:
+        """Else no hash would have its place again: users without a known password would
+        be refused for ever."""
+        self._on_end(helper, "does not answer: killed")
+
+    def _on_end(self, helper: Helper, what: str = "ended unexpectedly") -> None:
         if helper not in self._helpers:
             return
         self._drop(helper)
-        log.error("helper for password hashes (pid %d) ended unexpectedly",
-                  helper.process.pid)
+        log.error("helper for password hashes (pid %d) %s", helper.process.pid, what)
         if not helper.has_answered:
             self._not_before = self._loop.time() + PAUSE_S
         if helper.done is not None:
             helper.done(None, LOST)
 
     def _drop(self, helper: Helper) -> None:
+        helper.end_watch()
         self._helpers.remove(helper)
         self._loop.remove_reader(helper.sock.fileno())
         helper.sock.close()

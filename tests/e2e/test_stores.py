@@ -29,8 +29,8 @@ REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # The supervisor takes a writer for hung that stands still for a tenth of the time
 IMPATIENT = ("-c", """
 import runpy, sys
-from cutthrough.supervisor import writer_watch
-writer_watch.LOOK_S /= 10
+from cutthrough.process import hang_watch
+hang_watch.LOOK_S /= 10
 sys.argv[0] = "cutthrough"
 runpy.run_module("cutthrough", run_name="__main__", alter_sys=True)
 """, "serve")

@@ -11,6 +11,7 @@ import bcrypt
 import psutil
 import pytest
 
+from cutthrough.process import hang_watch
 from cutthrough.verify import hash_pool as module
 from cutthrough.verify import hash_process
 from cutthrough.verify.hash_pool import LOST, HelperPool, ThreadPool
@@ -186,6 +187,23 @@ async def test_a_helper_that_is_killed_at_rest_is_replaced(helpers):
     # Asked before or after the loop has seen its end: at most this one is lost
     assert await helpers.get() in (True, LOST)
     assert await helpers.get() is True
+
+
+async def test_a_helper_that_hangs_is_killed_and_replaced(
+        helpers, monkeypatch, caplog):
+    """R30. A helper that was stopped kept its place, and each user whose password was
+    not known yet was refused after 10 s."""
+    monkeypatch.setattr(hang_watch, "LOOK_S", 0.01)
+    assert await helpers.get() is True
+    (process,) = mine()
+    process.suspend()
+    await asyncio.to_thread(
+        wait_until, lambda: process.status() == psutil.STATUS_STOPPED, "its stop")
+    assert await helpers.get() == LOST
+    assert "does not answer: killed" in caplog.text
+    monkeypatch.undo()                       # a new one may take longer
+    assert await helpers.get() is True
+    assert process not in mine()
 
 
 async def test_what_tells_a_whole_group_to_end_does_not_end_a_helper(helpers):
