@@ -5,8 +5,11 @@ import subprocess
 
 import pytest
 
+from tests.support.client import build_request
 from tests.support.origin import OK
 from tests.support.proxy import clean_environment
+from tests.support.recordings import folder as folder
+from tests.support.recordings import start as start
 
 pytestmark = pytest.mark.any_loop
 
@@ -41,3 +44,29 @@ def test_curl_tries_again_without_the_expectation_that_was_refused(
     assert [bool(request.get("Expect")) for request in origin.requests] == [
         True, False] * TIMES
     assert [line["status"] for line in proxy.wait_log(2 * TIMES)] == [417, 200] * TIMES
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 4", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("mode", ["cache", "spy"])
+def test_a_client_gets_one_100_of_a_body_that_is_read_for_its_recording(
+        start, make_origin, dial, mode, framing):
+    """The origin's came behind ours. Node's client sent its body again then, and Java's
+    waited for ever."""
+    def script(conn):
+        while head := conn.read_request():
+            if head.get("Expect"):
+                conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            conn.send(OK)
+
+    proxy, origin = start(mode), make_origin(script)
+    client = dial(proxy)
+    for _ in range(2):
+        client.send(build_request("PUT", origin.url("/put"), "X-First: 1",
+                                  "expect: 100-Continue", framing, "X-Last: 1"))
+        assert client.read_head().status == 100
+        client.send(b"body" if "Length" in framing else b"4\r\nbody\r\n0\r\n\r\n")
+        answer = client.read_response("PUT")
+        assert (answer.status, answer.body) == (200, b"ok")
+    for request in origin.requests:
+        assert request.get("Expect") is None
+        assert (request.get("X-First"), request.get("X-Last")) == ("1", "1")

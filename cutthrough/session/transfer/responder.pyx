@@ -8,9 +8,9 @@ An answer's head comes as bytes, and is read, judged and framed as an origin's i
 cannot break the framing. Its body goes through a sluice, and from there to the usual pump.
 """
 
-from libc.stdint cimport int64_t
-from libc.string cimport memcpy, strlen
-from cutthrough.net.buffers cimport COPY_BLOCK, bytes_of, scratch
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy, memmove, strlen
+from cutthrough.net.buffers cimport COPY_BLOCK, HEAD_ROOM, bytes_of, scratch
 from cutthrough.net.pump cimport Pump, Tap
 from cutthrough.net.relay cimport push, start_pump, stop_pump
 from cutthrough.outcome cimport CLIENT_RESET, FILTER_FAILED, HEAD_TOO_LARGE, OVERLOADED
@@ -23,15 +23,16 @@ from cutthrough.session.transfer.headers cimport change_response, head_up, show_
 from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, fail, open_sluice
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_UNTIL_CLOSE, Framing, read_response_framing)
-from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
-from cutthrough.wire.names cimport F_DATE, M_CONNECT
+from cutthrough.wire.http1 cimport (
+    HTTP_10, MAX_FIELDS, Field, Head, HeadLimits, parse_request, parse_response)
+from cutthrough.wire.names cimport F_DATE, F_EXPECT, M_CONNECT
 from cutthrough.wire.rewrite cimport (
     ADD_CLOSE, KEEP_CHUNKED, REWRITE_ROOM, Writing, build_response_head)
 
 cdef enum:
     MOST_HEAD = COPY_BLOCK - MAX_FIELDS - REWRITE_ROOM      # see response.MOST_READ
 
-# Of the response's head at hand; used within one call only
+# Of the head at hand; used within one call only
 cdef Head head
 cdef Framing framing
 
@@ -72,6 +73,7 @@ cdef class Responder:
         try:
             c.poller.take_time()
             if push(&c.relay.down, CONTINUE, strlen(CONTINUE), NULL, 0):
+                drop_expectation(c)
                 c.extend()
             else:
                 c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
@@ -109,6 +111,22 @@ cdef class Responder:
         if run is not None:
             self.run = None                 # each has the other, and bodies
             run.end(label)
+
+
+cdef void drop_expectation(Client c) noexcept:
+    """The expectation was met here: the origin's 100 would be the client's second one. Some
+    clients send the body again then (node), or wait for ever (Java)."""
+    cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
+    cdef char *data = bytes_of(c.head)
+    cdef Field *field
+    cdef uint32_t i
+    if parse_request(&head, data, c.head.end, 0, &limits) <= 0:
+        return
+    for i in range(head.n_fields, 0, -1):   # a line's move leaves those before it
+        field = &head.fields[i - 1]
+        if field.name == F_EXPECT:
+            memmove(data + field.start, data + field.end, c.head.end - field.end)
+            c.head.end -= field.end - field.start
 
 
 cdef int begin_answer(Client c, int ending) except -1:
