@@ -11,6 +11,7 @@ and nobody else can open them (R55). The other commands read the certificate.
 import contextlib
 import os
 import pwd
+import shlex
 import stat
 import tempfile
 
@@ -73,7 +74,8 @@ def _check_directory(directory: str) -> None:
     _check_owner(directory, about)
     if about.st_mode & 0o077:
         raise AuthorityError(f"{directory} is open to others than its owner: chmod 700 "
-                             f"{directory}, or name a directory of its own by --dir")
+                             f"{shlex.quote(directory)}, or name a directory of its "
+                             "own by --dir")
 
 
 def _check_owner(path: str, about: os.stat_result) -> None:
@@ -159,7 +161,7 @@ def _check_private(path: str, about: os.stat_result) -> None:
     _check_owner(path, about)
     if about.st_mode & 0o077:
         raise AuthorityError(f"{path} can be read by others than its owner: chmod 600 "
-                             f"{path}")
+                             f"{shlex.quote(path)}")
 
 
 def read_authority(directory: str) -> Authority:

@@ -8,6 +8,7 @@ leaves of `cutthrough ca issue`, and an authority below it for interception: del
 import functools
 import hashlib
 import os
+import shlex
 import stat
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -85,7 +86,7 @@ def read_pin(path: str) -> str | None:
             f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from None
     if is_open:
         raise AuthorityError(f"{path} has a PIN, and others than its owner may read "
-                             f"it: chmod 600 {path}")
+                             f"it: chmod 600 {shlex.quote(path)}")
     return pin
 
 

@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from shlex import quote
 
 from cutthrough.doctor.finding import Case, Finding
 from cutthrough.storage.sqlite_store import MOST_WAL_BYTES, VERSION
@@ -46,7 +47,8 @@ def judge_file(path: str, folder: str) -> Iterator[Finding]:
     for place, wanted in ((folder, os.W_OK | os.X_OK), (path, os.R_OK | os.W_OK)):
         if os.path.lexists(place) and not os.access(place, wanted):
             yield Finding(NAME, "fail", f"{place} cannot be written by this user", "",
-                          f"chown USER {place}; check again as the proxy's user")
+                          f"chown USER {quote(place)}; check again as the proxy's "
+                          "user")
             return
     if not os.path.lexists(path):
         yield Finding(NAME, "ok", f"{path} is made when a rule captures")
@@ -87,8 +89,8 @@ def judge_modes(path: str) -> Finding:
         mode = stat.S_IMODE(os.lstat(name).st_mode)
         if mode & 0o077:
             return Finding(NAME, "warn", f"{name}, mode {mode:03o}", "mode 600",
-                           f"chmod 600 {name}  # others can read the requests in it "
-                           "until the writer starts")
+                           f"chmod 600 {quote(name)}  # others can read the requests "
+                           "in it until the writer starts")
     return Finding(NAME, "ok", f"{path}, mode {stat.S_IMODE(os.lstat(path).st_mode):o}")
 
 

@@ -7,6 +7,7 @@ import socket
 import stat
 import sys
 from collections.abc import Iterator
+from shlex import quote
 
 from cutthrough.config.config import SECRETS, Config, ConfigError
 from cutthrough.config.log_target import read_target
@@ -193,8 +194,8 @@ def check_admin(case: Case) -> Iterator[Finding]:
     if config.admin.startswith("unix:"):
         folder = os.path.dirname(config.admin.removeprefix("unix:"))
         if not os.path.isdir(folder):
-            yield Finding(name, "fail", f"no directory {folder}", "", f"mkdir {folder}"
-                          ", or RuntimeDirectory= in the unit")
+            yield Finding(name, "fail", f"no directory {folder}", "", f"mkdir "
+                          f"{quote(folder)}, or RuntimeDirectory= in the unit")
         else:
             yield Finding(name, "ok", state, "mode 660 of its owner and group")
     elif config.admin_exposed:
@@ -250,14 +251,14 @@ def judge_file(path: str, name: str, secret: bool) -> Iterator[Finding]:
     state = f"{path}, mode {stat.S_IMODE(mode):03o}"
     if mode & stat.S_IWOTH:
         yield Finding(name, "fail", state, "written by its owner only", f"chmod o-w "
-                      f"{path}  # every user of this host can change it")
+                      f"{quote(path)}  # every user of this host can change it")
     elif above & stat.S_IWOTH and not above & stat.S_ISVTX:
         yield Finding(name, "fail", f"{os.path.dirname(os.path.abspath(path))}, mode "
                       f"{stat.S_IMODE(above):03o}", "written by its owner only",
                       "every user of this host can replace the file: chmod o-w")
     elif secret and mode & stat.S_IROTH:
-        yield Finding(name, "warn", state, "not read by others", f"chmod o-r {path}  # "
-                      "it contains a secret")
+        yield Finding(name, "warn", state, "not read by others", f"chmod o-r "
+                      f"{quote(path)}  # it contains a secret")
     else:
         yield Finding(name, "ok", state)
 
@@ -285,12 +286,13 @@ def check_log_file(path: str) -> Iterator[Finding]:
     place = path if os.path.exists(path) else folder
     if not os.path.isdir(folder):
         yield Finding("access log", "fail", f"no directory {folder}", "",
-                      f"install -d -o USER {folder}, or LogsDirectory= in the unit")
+                      f"install -d -o USER {quote(folder)}, or LogsDirectory= in the "
+                      "unit")
     elif os.path.isdir(path):
         yield Finding("access log", "fail", f"{path} is a directory", "a file")
     elif not os.access(place, os.W_OK | (os.X_OK if place == folder else 0)):
         yield Finding("access log", "fail", f"{place} cannot be written by this user",
-                      "", f"chown USER {place}; check again as the proxy's user")
+                      "", f"chown USER {quote(place)}; check again as the proxy's user")
     else:
         room = os.statvfs(folder)
         free = room.f_bavail * 100 // max(room.f_blocks, 1)

@@ -121,8 +121,10 @@ def read_interception(config: Config) -> InterceptionFiles | None:
                     for row in config.client_certificates),
         in_token=in_token)
     if not is_private(os.stat(key), os.geteuid()):
+        from shlex import quote  # here: a start needs none of it
+
         raise ConfigError("", "intercept_ca", f"{key} can be read by others than its "
-                          f"owner: chmod 600 {key}")
+                          f"owner: chmod 600 {quote(key)}")
     return files
 
 

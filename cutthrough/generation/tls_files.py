@@ -127,10 +127,13 @@ def _secret(path: str, option: str, place: RowPath) -> bytes:
     data = _content(path, option, place)
     about = os.stat(path)
     if stat.S_ISREG(about.st_mode) and not is_private(about, os.geteuid()):
+        from shlex import quote  # here: a start needs none of it
+
         more = (", or 640 if the program runs as another user than root; check as that "
                 "user") if about.st_uid == 0 else ""
         raise ConfigError("", option, f"{path} has a private key, and others than its "
-                          f"owner may read it: chmod 600 {path}{more}", path=place)
+                          f"owner may read it: chmod 600 {quote(path)}{more}",
+                          path=place)
     return data
 
 

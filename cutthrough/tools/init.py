@@ -20,10 +20,12 @@ import json
 import netrc
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import NamedTuple
+from unicodedata import category
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from cutthrough.config.config import DEFAULTS
@@ -73,6 +75,9 @@ def run(directory: str, template: str = "", dry_run: bool = False,
     TEMPLATES. `force`: files that exist are put aside."""
     folder = os.path.abspath(directory)
     try:
+        if any(category(sign) in ("Cc", "Cs") for sign in folder):   # octets: Cs
+            raise InitError(f"{folder}: a path with control characters, or one that is "
+                            "not UTF-8, cannot be written into a configuration")
         files, report = (fill(folder, template) if template
                          else compose(folder, environ))
         if dry_run:
@@ -229,7 +234,7 @@ def compose(folder: str, environ: Mapping[str, str]) -> tuple[list[File], list[s
     files = [password]
     report = [f"{path}: listens on {show_address(DEFAULTS['listen'][0])}; the user is "
               f"{USER}, the password is in {password.path}", *notes]
-    head = [f"# cutthrough serve -c {path}", f"user = {quote(USER)}",
+    head = [f"# cutthrough serve -c {shlex.quote(path)}", f"user = {quote(USER)}",
             f"password_file = {quote(password.path)}"]
     tables: list[str] = []
     parents = name_parents(ways)
@@ -271,11 +276,14 @@ def fill(folder: str, template: str) -> tuple[list[File], list[str]]:
     login = (f"the password is {password}, shown only now" if "users_file" in config
              else f"the password is in {folder}/password")
     path = os.path.join(folder, "cutthrough.toml")
+    word = shlex.quote(folder)
     files += [File(os.path.join(folder, "policy.toml"), policy),
-              File(path, f"# cutthrough serve -c {path}\n"
-                   + config.replace("{folder}", quote(folder)[1:-1]))]
+              File(path, f"# cutthrough serve -c {word}/cutthrough.toml\n"
+                   + config.replace("{folder}", quote(folder)[1:-1]).replace(
+                       "{shell}", word))]
     return files, [f"{path}: made for {template}; the user is {USER}, {login}",
-                   *(line.replace("{folder}", folder) for line in after)]
+                   *(line.replace("{folder}", folder).replace("{shell}", word)
+                     for line in after)]
 
 
 def relocate(config: File, folder: str, places: Iterable[tuple[str, str]]) -> None:

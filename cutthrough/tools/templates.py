@@ -1,7 +1,7 @@
 """Annotated first configurations for `cutthrough init --for`.
 
-Each is a folder's files by their names, in which {folder} is its path. What is secret
-is made anew each time and stands in files of its own.
+Each is a folder's files by their names, in which {folder} is its path, and {shell} its
+path in a command. What is secret is made anew each time and stands in files of its own.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _ADMIN = """\
 admin_token_file = "{folder}/admin-token"
 """
 _USERS = """\
-# One line a user, as htpasswd writes it: cutthrough passwd ann --file {folder}/users
+# One line a user, as htpasswd writes it: cutthrough passwd ann --file {shell}/users
 users_file = "{folder}/users"
 """
 
@@ -48,7 +48,7 @@ capture_file = "{folder}/flows.db"
 capture_count = 10000
 redact_query = ["token", "api_key", "access_token"]
 
-# To look into HTTPS: cutthrough ca init --dir {folder}/ca, have your programs trust
+# To look into HTTPS: cutthrough ca init --dir {shell}/ca, have your programs trust
 # {folder}/ca/ca.pem (docs/ca.md), and take away the # here and in policy.toml
 # intercept_ca = "{folder}/ca"
 """,
@@ -116,7 +116,7 @@ action = "allow"
 groups = ["developers"]
 ports = [80, 443]
 """,
-        ("`cutthrough suggest --log {folder}/access.log` proposes rules for what was "
+        ("`cutthrough suggest --log {shell}/access.log` proposes rules for what was "
          "refused",)),
     "ci": Template(
         """\
@@ -152,7 +152,7 @@ methods = ["CONNECT"]
 # The name inside must be the name asked for
 sni = "match"
 """,
-        ("`cutthrough suggest --log {folder}/access.log` shows what a job was "
+        ("`cutthrough suggest --log {shell}/access.log` shows what a job was "
          "refused",)),
     "kubernetes": Template(
         """\
@@ -191,10 +191,10 @@ name = "web"
 action = "allow"
 ports = [80, 443]
 """,
-        ("kubectl create configmap cutthrough --from-file={folder}/cutthrough.toml "
-         "--from-file={folder}/policy.toml",
-         "kubectl create secret generic cutthrough --from-file={folder}/users "
-         "--from-file={folder}/admin-token"),
+        ("kubectl create configmap cutthrough --from-file={shell}/cutthrough.toml "
+         "--from-file={shell}/policy.toml",
+         "kubectl create secret generic cutthrough --from-file={shell}/users "
+         "--from-file={shell}/admin-token"),
         (("policy.toml", "/etc/cutthrough/config"),
          ("users", "/etc/cutthrough/secrets"),
          ("admin-token", "/etc/cutthrough/secrets"))),
@@ -215,7 +215,7 @@ admin = "127.0.0.1:9128"
 """
         + _ADMIN
         + """
-# To record HTTPS: cutthrough ca init --dir {folder}/ca, and take away the # here and in
+# To record HTTPS: cutthrough ca init --dir {shell}/ca, and take away the # here and in
 # policy.toml
 # intercept_ca = "{folder}/ca"
 
@@ -256,5 +256,5 @@ recording = "record"
 # tls = "intercept"
 """,
         ("curl http://127.0.0.1:8889/api/items is recorded; `cutthrough mode replay "
-         "--directory {folder}/recordings` replays it",)),
+         "--directory {shell}/recordings` replays it",)),
 }

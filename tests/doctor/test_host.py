@@ -284,13 +284,13 @@ def private(tmp_path):
     (0o600, True, "ok"), (0o640, True, "ok"), (0o644, True, "warn"),
     (0o644, False, "ok"), (0o646, False, "fail"), (0o602, True, "fail")])
 def test_a_file_that_others_read_or_write_is_told(private, mode, secret, verdict):
-    path = private / "file"
+    path = private / "a file"
     path.write_text("x")
     path.chmod(mode)
     (found,) = program.judge_file(str(path), "file", secret)
     assert found.verdict == verdict
     if verdict != "ok":
-        assert f"chmod o-{'w' if verdict == 'fail' else 'r'} {path}" in found.advice
+        assert f"chmod o-{'w' if verdict == 'fail' else 'r'} '{path}'" in found.advice
 
 
 def test_a_file_that_can_be_replaced_is_told(private):

@@ -1,6 +1,8 @@
 """`cutthrough init`: a first configuration, with the proxies of the environment."""
 
 import json
+import re
+import shlex
 import stat
 from urllib.parse import urlsplit
 
@@ -343,3 +345,28 @@ def test_an_unknown_template_is_refused(host, capsys):
         cli.main(["init", "--for", "office", str(host.folder)])
     assert "laptop, team, ci, kubernetes, recording" in (
         capsys.readouterr().err.replace("'", ""))
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_command_can_be_pasted_whatever_the_path_is(host, capsys, name):
+    """A path with a space was two words of `kubectl create configmap`."""
+    host.folder = host.folder / "a b's é"
+    assert cli.main(["init", "--for", name, str(host.folder)]) == 0
+    text = capsys.readouterr().out + (host.folder / "cutthrough.toml").read_text()
+    word = shlex.quote(str(host.folder))
+    commands = re.findall(r"(?:cutthrough [a-z]+|kubectl) .*", text)
+    assert sum(line.count(f"{word}/") for line in commands) > 0
+    assert not any("a b" in line.replace(word, "") for line in commands)
+
+
+@pytest.mark.parametrize("name", ["", *TEMPLATES])
+@pytest.mark.parametrize("folder", ["a\nb", "a\x1bb", "caf\udce9"], ids=ascii)
+def test_a_path_that_no_configuration_can_have_is_refused(
+        host, capsys, monkeypatch, name, folder):
+    """Octets that are not UTF-8 were a traceback, a line end another line of TOML."""
+    host.folder = host.folder / folder
+    host.folder.mkdir(parents=True)
+    monkeypatch.chdir(host.folder)
+    assert cli.main(["init", *(["--for", name] if name else [])]) == 2
+    assert "cannot be written into a configuration" in capsys.readouterr().err
+    assert not [*host.folder.iterdir()]
