@@ -1,7 +1,10 @@
-"""Arguments of the command line that are not UTF-8."""
+"""Arguments of the command line that cannot be used, and errors of the system."""
+
+import errno
 
 import pytest
 
+from cutthrough.cli import main as cli
 from cutthrough.cli.arguments import parse
 from tests.support.verbs import run_verb
 
@@ -56,3 +59,16 @@ def test_a_number_that_no_row_can_have_is_refused(capsys, words, text):
         parse(words)
     assert ended.value.code == 2
     assert f"invalid number value: '{text}'" in capsys.readouterr().err
+
+
+def test_a_missing_temporary_directory_is_not_called_standard_output(
+        monkeypatch, capsys):
+    """`run` has none in a container whose root is read-only."""
+    def fail(_):
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+    monkeypatch.setattr(cli, "dispatch", fail)
+    monkeypatch.setattr(cli.os, "dup2", lambda *_: 0)
+    monkeypatch.setattr(cli.sys.stdout, "fileno", lambda: 1)
+    assert cli.finish([]) == 1
+    assert capsys.readouterr().err == (
+        "cutthrough: No usable temporary directory found\n")

@@ -7,6 +7,7 @@ Errors are printed on standard error, one line each.
 
 import argparse
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -38,6 +39,8 @@ from cutthrough.policy.source import Policy
 # default, so that the usual benchmark command works without flags.
 DEMONSTRATION_ORIGIN = "http://127.0.0.1:80"
 
+# Errors of a write to standard output, which names no file
+WRITING = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 # Of a terminal: SGR codes (ECMA-48)
 BOLD, RED = "1", "31"
 
@@ -182,8 +185,10 @@ def finish(argv: Sequence[str] | None) -> int:
         print("cutthrough: not enough memory (ulimit -v, MemoryMax=)", file=sys.stderr)
         return 1
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):           # a full disk
-            print(f"cutthrough: {error.filename or 'standard output'}: "
+        if not isinstance(error, BrokenPipeError):
+            place = error.filename or ("standard output" if error.errno in WRITING
+                                       else "")
+            print(f"cutthrough: {place}{': ' if place else ''}"
                   f"{error.strerror or error}", file=sys.stderr)
         # `| head`: the reader is gone, and the interpreter would write once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

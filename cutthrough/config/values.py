@@ -121,7 +121,8 @@ def split_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if "://" in text:
         bare = text.partition("://")[2].partition("/")[0]
-        raise ValueError(f"{text!r} is not host:port; did you mean {bare}?")
+        raise ValueError(f"{text!r} is not host:port" + (
+            f"; did you mean {bare}?" if bare else ""))
     if colon and re.fullmatch(r"[0-9]{5,9}", port) and int(port) > 65535:
         raise ValueError(f"{text!r}: port {port} is above 65535")
     if not colon or re.fullmatch(r"[0-9]{1,5}", port) is None:

@@ -88,7 +88,10 @@ def replace(path: str, data: bytes) -> None:
 
 
 def verify(args: argparse.Namespace) -> int:
-    keys = [parse_public_key(text) for text in args.key]
+    try:
+        keys = [parse_public_key(text) for text in args.key]
+    except ValueError as error:
+        raise BundleError(f"--key: {error}") from None
     with open(args.file, "rb") as file:
         manifest = read_bundle(file.read(MOST_BYTES + 1), keys).manifest
     print(f"{args.file}: {manifest.label}, created {manifest.created}")

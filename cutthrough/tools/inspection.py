@@ -141,8 +141,11 @@ def run(args: argparse.Namespace) -> int:
             args.listen = args.listen or find_port(LISTEN)
             args.admin = args.admin or find_port(ADMIN)
             serve(place, written(args.listen), written(args.admin), args)
-    except (OSError, FileError, AuthorityError, StoreError, NotReady, DesktopError
-            ) as error:
+    except OSError as error:
+        print(f"cutthrough: {error.filename or VERB}: {error.strerror or error}",
+              file=sys.stderr)
+        return 1
+    except (FileError, AuthorityError, StoreError, NotReady, DesktopError) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
     for name, value in place.exports(written(args.listen or LISTEN)).items():

@@ -218,6 +218,7 @@ REFUSED = [
     ("listen", "127.0.0.1", "not host:port"),
     ("listen", "127.0.0.1:65536", "port 65536 is above 65535"),
     ("listen", "http://127.0.0.1:80", "did you mean 127.0.0.1:80?"),
+    ("listen", "http:///", "is not host:port"),
     ("listen", "::1:8888", "brackets"),
     ("listen", "[127.0.0.1]:8888", "in '127.0.0.1'"),
     ("listen", "proxy.example:8888", "not an address"),

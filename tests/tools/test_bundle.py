@@ -68,7 +68,7 @@ def test_without_a_serial_it_is_the_time(site) -> None:
     (("build", "site", "-o", "x", "--key", "site/policy.toml"), "is no private key"),
     (("build", "site", "-o", "x", "--key", "bundle.key", "--canary", "101"), "percent"),
     (("build", "site", "-o", "x", "--key", "bundle.key", "--serial", "0"), "serial"),
-    (("verify", "a.tar.gz", "--key", "abc"), "is no Ed25519 public key"),
+    (("verify", "a.tar.gz", "--key", "abc"), "--key: is no Ed25519 public key"),
     (("verify", "site/policy.toml", "--key", "KEY"), "is cut off"),
 ])
 def test_mistakes_are_reasons(site, words, said) -> None:
