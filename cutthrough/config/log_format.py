@@ -151,6 +151,7 @@ def parse_format(text: str) -> tuple[Step, ...]:
     text = text.replace(r"\t", "\t")
     steps: list[Step] = []
     quoted = False
+    braces = 0                               # open ones
     at = 0
     while at < len(text):
         end = text.find("%", at)
@@ -162,9 +163,12 @@ def parse_format(text: str) -> tuple[Step, ...]:
             at += len(literal)
         else:
             step, at = _parse_code(text, at, quoted)
+            if braces > 0 and not step.encoding:
+                step = step._replace(encoding="{")
             steps.append(step)
             continue
         quoted ^= literal.count('"') % 2 == 1
+        braces += literal.count("{") - literal.count("}")
         steps.append(Step("", literal))
     if not any(step.code for step in steps):
         raise ValueError("contains no code such as %>a")

@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcpy, memmove, memset
 from cutthrough.log.fields cimport S_FIELD, S_TEXT, S_TLV, Ending, Step, put_field
 from cutthrough.log.jsonline cimport Line
-from cutthrough.log.text cimport Q_CSV, Q_MIME, Q_PERCENT, Q_STRING, Q_URL
+from cutthrough.log.text cimport Q_BRACED, Q_CSV, Q_MIME, Q_PERCENT, Q_STRING, Q_URL
 from cutthrough.net cimport linux
 from cutthrough.session.model.client cimport Client
 from cutthrough.wire.chars cimport equals_lower
@@ -56,8 +56,8 @@ cdef class FormatLine(Line):
             step = &self.steps[<size_t>i]
             step.code = NUMBERS[directive.code]
             step.is_shell = directive.encoding == "/"
-            step.quote = {"": Q_URL, "#": Q_PERCENT, "[": Q_MIME, ",": Q_CSV}.get(
-                directive.encoding, Q_STRING)
+            step.quote = {"": Q_URL, "#": Q_PERCENT, "{": Q_BRACED, "[": Q_MIME,
+                          ",": Q_CSV}.get(directive.encoding, Q_STRING)
             step.left, step.zero = directive.left, directive.zero
             step.width, step.most = directive.width, directive.most
             argument = directive.text.encode()

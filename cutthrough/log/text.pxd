@@ -10,6 +10,7 @@ from cutthrough.net.address cimport Address
 cdef enum Quote:
     Q_URL = 0               # %xx: controls, space, quote, backslash; % itself stays
     Q_PERCENT               # the same, % too
+    Q_BRACED                # as the first, and {, | and }
     Q_CSV                   # RFC 4180, within quotes: "" for a quote, %xx but for spaces
     Q_MIME                  # %xx: controls, %, brackets, backslash; space and quote stay
     Q_STRING                # as within double quotes: \" \\ \r \n \t \xHH

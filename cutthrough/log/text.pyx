@@ -15,7 +15,7 @@ cdef enum:
 
 cdef const char *HEX = b"0123456789abcdef"
 # Longest form of one escaped octet
-cdef int[N_QUOTES] longest = [3, 3, 3, 3, 4, 6]
+cdef int[N_QUOTES] longest = [3, 3, 3, 3, 3, 4, 6]
 # 1: the octet stays as it is
 cdef uint8_t[N_QUOTES][256] plain
 
@@ -29,7 +29,9 @@ cdef int fill() except -1:
         for quote in range(<int>N_QUOTES):
             plain[quote][ch] = ch != 0x5c
     for ch in b' "':
-        plain[<int>Q_URL][ch] = plain[<int>Q_PERCENT][ch] = 0
+        plain[<int>Q_URL][ch] = plain[<int>Q_PERCENT][ch] = plain[<int>Q_BRACED][ch] = 0
+    for ch in b'{|}':
+        plain[<int>Q_BRACED][ch] = 0
     for ch in b'%[]"':
         plain[<int>Q_MIME][ch] = 0
     plain[<int>Q_PERCENT][0x25] = 0

@@ -167,6 +167,17 @@ def test_a_line_of_haproxy(log_to, make_origin, dial):
     assert (failed["status"], failed["state"]) == ("502", "SC--")
 
 
+@pytest.mark.parametrize("name", ["}", "{", "a|b", '} "GET http://a.test/ HTTP/1.1'])
+def test_no_name_ends_the_braces_of_haproxy(log_to, dial, name):
+    """R37: with a `}` in the name of a failed login no reader took the line."""
+    proxy, path = log_to("haproxy")
+    login = b64encode(f"{name}:wrong".encode()).decode()
+    assert dial(proxy).get("http://127.0.0.1:1/", auth=f"Basic {login}").status == 407
+    line = HTTPLOG.fullmatch(*read_lines(path, 1))
+    assert line and not set("{|}") & set(line["user"]), path.read_text()
+    assert line["status"] == "407"
+
+
 def test_a_program_behind_a_pipe_takes_samples(
         start_proxy, directory, make_origin, dial):
     """Of every third line; a FIFO, which the program opens for both, so that it does
