@@ -14,9 +14,7 @@ Exit status 0: all refused, for the right reason; 1: something was not.
 """
 
 import asyncio
-import base64
 import contextlib
-import re
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -27,7 +25,7 @@ import msgspec
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.doctor.rebinding_dns import NameServer
 from cutthrough.doctor.ssrf_cases import Disguise, disguises
-from cutthrough.doctor.trial import as_caller, on_loopback
+from cutthrough.doctor.trial import as_caller, read_reply
 from cutthrough.embed import Embedded
 from cutthrough.net import loopback_only
 from cutthrough.net.dns.answer import MIN_TTL
@@ -41,7 +39,6 @@ AT_A_TIME = 16
 # Seconds; longer than every deadline of the proxy for a refusal or a lost SYN
 PATIENCE = 20.0
 CONNECT_TIMEOUT = 1.0                   # seconds, to the unused address
-DETAILS = re.compile(rb'details="(\w+)"')
 COLUMNS = ("tried", "403", "400", "opened", "passed")
 
 
@@ -114,9 +111,9 @@ async def examine(config: Config, policy: Policy, user: str,
     zone = {str(_host_of(disguise)): disguise.zone
             for disguise in tried if disguise.zone}
     async with _name_server(zone) as names, _canary() as canary:
-        config, policy, caller, password = _prepare(config, policy, user, names)
+        config, policy, caller = _prepare(config, policy, user, names)
         async with Embedded(config, policy, discards=True) as proxy:
-            doctor = _Doctor(DryRun(config, policy), caller, password, proxy.port)
+            doctor = _Doctor(DryRun(config, policy), caller, proxy.port)
             rebound = await doctor.rebind(
                 [disguise for disguise in tried
                  if disguise.kind == "rebinding" and not routed], canary)
@@ -135,22 +132,20 @@ def _own() -> Iterator[Disguise]:
 
 
 def _prepare(config: Config, policy: Policy, user: str,
-             names: NameServer) -> tuple[Config, Policy, Caller, str]:
-    """The configuration, changed to a loopback port and a password known here."""
-    config = msgspec.structs.replace(
-        on_loopback(config), address_floor="on",
-        resolvers=(f"127.0.0.1:{names.port}",), connect_timeout=CONNECT_TIMEOUT)
+             names: NameServer) -> tuple[Config, Policy, Caller]:
+    """The configuration, changed to a loopback port."""
     # Without limits, because hundreds of requests come at once, and no limit is tested
-    return as_caller(config, policy, user)
+    config, policy, caller = as_caller(config, policy, user)
+    return msgspec.structs.replace(
+        config, address_floor="on", resolvers=(f"127.0.0.1:{names.port}",),
+        connect_timeout=CONNECT_TIMEOUT), policy, caller
 
 
 class _Doctor:
     """A client of the proxy on `port`."""
 
-    def __init__(self, judge: DryRun, caller: Caller, password: str, port: int) -> None:
+    def __init__(self, judge: DryRun, caller: Caller, port: int) -> None:
         self.judge, self.caller, self.port = judge, caller, port
-        code = base64.b64encode(f"{caller.user}:{password}".encode()).decode()
-        self.fields = f"Proxy-Authorization: Basic {code}\r\nConnection: close\r\n"
         self.places = asyncio.Semaphore(AT_A_TIME)
 
     async def rebind(self, tried: list[Disguise], canary: "_Canary") -> str:
@@ -195,18 +190,17 @@ class _Doctor:
 
     async def ask(self, method: str, host: str, port: int) -> Reply:
         target = f"{host}:{port}" if method == "CONNECT" else f"http://{host}:{port}/"
-        head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{self.fields}\r\n"
+        head = (f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n"
+                "Connection: close\r\n\r\n")
         async with self.places:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             try:
                 writer.write(head.encode())
-                reply = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+                return Reply(*await asyncio.wait_for(read_reply(reader), PATIENCE))
             except (TimeoutError, OSError, asyncio.IncompleteReadError):
                 return Reply(0, "no answer")
             finally:
                 writer.close()
-        reason = DETAILS.search(reply)
-        return Reply(int(reply[9:12]), reason[1].decode() if reason else "")
 
 
 def _host_of(disguise: Disguise) -> str | None:

@@ -9,26 +9,23 @@ Exit status 0: connected; 1: refused, or it failed.
 """
 
 import asyncio
-import base64
 import ipaddress
-import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.doctor.trial import as_caller, on_loopback
+from cutthrough.doctor.trial import as_caller, read_reply
 from cutthrough.embed import Embedded
 from cutthrough.policy.source import Policy
 from cutthrough.session.describe import clients, trace
-from cutthrough.tools.dry_run import OK, printable
+from cutthrough.tools.dry_run import NOBODY, OK, printable
 from cutthrough.tools.explain_target import read_target, remark
 
 # Seconds behind the configuration's own deadlines
 GRACE = 5.0
 EVENTS = 1024
-DETAILS = re.compile(rb'details="(\w+)"')
 
 TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "resolved": lambda event: f"resolved: {event['addresses']} found",
@@ -86,12 +83,10 @@ async def attempt(config: Config, policy: Policy, target: str, user: str = "",
     """Makes one tunnel and closes it. Raises ConfigError."""
     if client.startswith("unix:"):
         raise ConfigError("", "--client", "--try needs an address")
-    config, policy, caller, password = as_caller(
-        on_loopback(config), policy, user, client)
     # A PROXY header names the client, for rules and parents. Each step is to show
+    config, policy, caller = as_caller(config, policy, user, client, named=True)
     config = msgspec.structs.replace(
-        config, proxy_protocol=(("127.0.0.1", 0),),
-        proxy_protocol_from=("127.0.0.1/32",), flight_recorder=EVENTS,
+        config, flight_recorder=EVENTS,
         parents=tuple(msgspec.structs.replace(parent, standby=0)
                       for parent in config.parents))
     result = Trial(target=target, user=caller.user, client=caller.client)
@@ -99,19 +94,17 @@ async def attempt(config: Config, policy: Policy, target: str, user: str = "",
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         try:
             writer.write(proxy_header(caller.client)
-                         + connect(target, caller.user, password))
-            reply = await asyncio.wait_for(
-                reader.readuntil(b"\r\n\r\n"), GRACE + sum(
+                         + connect(target))
+            result.status, reason = await asyncio.wait_for(
+                read_reply(reader), GRACE + sum(
                     getattr(config, name) * (1 + len(config.parents))
                     for name in ("connect_timeout", "parent_timeout", "dns_timeout")))
             (session,) = clients(proxy.worker.context)
             take_events(result, trace(session, 0) or {})
         finally:
             writer.close()
-    result.status = int(reply[9:12])
     if result.status != 200:
-        reason = DETAILS.search(reply)
-        result.outcome = reason[1].decode() if reason else "unknown"
+        result.outcome = reason or "unknown"
     return result
 
 
@@ -121,10 +114,8 @@ def proxy_header(client: str) -> bytes:
     return f"PROXY TCP{version} {client} {here} 1 1\r\n".encode()
 
 
-def connect(target: str, user: str, password: str) -> bytes:
-    code = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return (f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
-            f"Proxy-Authorization: Basic {code}\r\n\r\n").encode()
+def connect(target: str) -> bytes:
+    return f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode()
 
 
 def take_events(result: Trial, about: dict[str, Any]) -> None:
@@ -140,7 +131,7 @@ def take_events(result: Trial, about: dict[str, Any]) -> None:
 
 
 def show(result: Trial) -> list[str]:
-    lines = [f"request  CONNECT {result.target}", f"user     {result.user}",
+    lines = [f"request  CONNECT {result.target}", f"user     {result.user or NOBODY}",
              f"client   {result.client}"]
     lines += [f"{step.ms:10.1f} ms  {step.text}" for step in result.steps]
     way = f"through {result.parent}" if result.parent else "direct"

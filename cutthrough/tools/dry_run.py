@@ -21,6 +21,7 @@ from cutthrough.policy.answer import Caller
 from cutthrough.policy.source import Policy
 
 OK = "ok"
+NOBODY = "-"                                 # in place of the user's name
 
 
 class Request(NamedTuple):
@@ -94,7 +95,7 @@ class DryRun:
         """The caller, and the outcome of authentication with the right password.
 
         The default is the one user of the configuration, or of its listeners without
-        authentication. Raises ConfigError.
+        authentication, or nobody: "". Raises ConfigError.
         """
         try:
             if not client.startswith("unix:"):
@@ -104,12 +105,15 @@ class DryRun:
         given = {listener.user for listener in self.config.listeners if listener.user}
         name = composed(user) or self.config.user or (
             "".join(given) if len(given) == 1 else "")
-        if not name:
+        if not name and not any(listener.auth == "none" and not listener.user
+                                for listener in self.config.listeners):
             raise ConfigError("", "--user", "is needed: the configuration has several")
         known = self.policy.users.get(name)
         outcome = OK
-        if known is None and name not in (self.config.user, *given) and (
-                not self.config.auth_hook):
+        if known is None and name not in (self.config.user, *given, "") and not (
+                self.config.auth_hook or any(
+                    listener.client_ca or listener.client_ca_by_name
+                    for listener in self.config.listeners)):
             outcome = "auth_failed"
         elif known is not None and known.expires and known.expires <= time.time():
             outcome = "auth_expired"

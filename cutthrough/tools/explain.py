@@ -30,6 +30,7 @@ from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.policy.tlvs import TLVS_OF_RULES, octets_of
 from cutthrough.tools.dry_run import (
+    NOBODY,
     OK,
     DryRun,
     Finding,
@@ -365,7 +366,7 @@ def _show_one(result: Explanation, judge: DryRun) -> list[str]:
     config = judge.config
     groups = f" (groups: {', '.join(result.groups)})" if result.groups else ""
     lines = [("request", f"{result.method} {result.target}"),
-             ("user", f"{result.user}{groups}"), ("client", result.client)]
+             ("user", f"{result.user or NOBODY}{groups}"), ("client", result.client)]
     if result.host:
         lines.append(("name", f"{result.host} port {result.port}"))
     if result.remark:

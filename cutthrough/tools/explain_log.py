@@ -15,6 +15,7 @@ from cutthrough.config.config import Config
 from cutthrough.policy.answer import Caller
 from cutthrough.policy.source import Policy
 from cutthrough.tools.dry_run import (
+    NOBODY,
     DryRun,
     Finding,
     FirstBytes,
@@ -48,7 +49,7 @@ def run(config: Config, policy: Policy, path: str, as_json: bool) -> int:
         for change, count in ranked:
             print(msgspec.json.encode({"count": count, **change._asdict()}).decode())
         return int(bool(changes))
-    cells = [(str(count), c.user, c.method, c.place, f"{c.old} -> {c.new}",
+    cells = [(str(count), c.user or NOBODY, c.method, c.place, f"{c.old} -> {c.new}",
               f"{c.old_rule} -> {c.new_rule}") for c, count in ranked]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for first, *rest in cells:

@@ -60,6 +60,13 @@ class Line(msgspec.Struct, frozen=True):
     proxy_tlvs: dict[str, str] = {}
 
     @property
+    def is_decided(self) -> bool:
+        """Whether rules, floor or ports have decided. Without a user, who is nobody on
+        a listener without authentication, the line must show that."""
+        return bool(self.host) and self.reason not in UNDECIDED and bool(
+            self.user or self.rule or self.peer or self.reason in DENIED)
+
+    @property
     def kind(self) -> str:
         """The method in the terms of rules: an offer to upgrade is UPGRADE, and SOCKS
         or a transparent tunnel a CONNECT."""
@@ -96,10 +103,10 @@ class Line(msgspec.Struct, frozen=True):
 
 class LogReader:
     """Iterates over the lines with a decision in the file `path`; "-": standard input.
-    `with_users`: only over those whose user is known."""
+    """
 
-    def __init__(self, path: str, with_users: bool = True) -> None:
-        self.path, self._with_users = path, with_users
+    def __init__(self, path: str) -> None:
+        self.path = path
         self.read = self.unreadable = 0
 
     def __iter__(self) -> Iterator[Line]:
@@ -115,8 +122,7 @@ class LogReader:
                         self.unreadable += 1
                         continue
                     self.read += 1
-                    if (line.user or not self._with_users) and line.host and (
-                            line.reason not in UNDECIDED):
+                    if line.is_decided:
                         yield line
         except OSError as error:
             raise ConfigError(

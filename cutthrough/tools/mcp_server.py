@@ -206,7 +206,7 @@ def make_suggest(log: str) -> Tool:
     def suggest_rules() -> list[str]:
         """Proposes the narrowest rules that would allow the refused requests of the
         access log, as TOML for a person to review."""
-        return report_text("policy", suggest(LogReader(log, with_users=False)))
+        return report_text("policy", suggest(LogReader(log)))
 
     return suggest_rules
 

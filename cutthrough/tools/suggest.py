@@ -74,7 +74,7 @@ def run(path: str) -> int:
 
     Raises ConfigError.
     """
-    log = LogReader(path, with_users=False)
+    log = LogReader(path)
     print(suggest(log), end="")
     log.tell_unreadable()
     return 0

@@ -67,7 +67,7 @@ def test_every_disguise_is_refused_by_the_floor():
     assert refused >= 400
     assert table["unreadable"] == [unreadable, 0, unreadable, 0, 0]
     assert f"{refused}  403 address_denied\n" in out
-    assert f"{unreadable}  400\n" in out
+    assert f"{unreadable}  400 bad_target\n" in out
     assert out.endswith("first answer: only checked addresses were dialled\n")
     assert status == 0
 
