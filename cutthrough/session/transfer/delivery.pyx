@@ -34,6 +34,7 @@ from cutthrough.session.model.broken cimport outcome_of_break
 from cutthrough.session.model.charge cimport after_turn, before_turn
 from cutthrough.session.model.chunked_body cimport scan_of
 from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.context cimport Options
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.model.state cimport DELIVER, HALF_CLOSED, RELAY, TUNNEL
 from cutthrough.wire.http1 cimport HTTP_10
@@ -166,8 +167,9 @@ cdef int end_unfinished(Client c) except -1:
 
 
 cdef int look_again(Client c) except -1:
+    cdef const Options *options = &c.context.options
     cdef int64_t owed = (
-        c.context.options.min_rate_bytes * c.context.options.timeout_ms[DELIVER] // c.context.options.min_rate_grace_ms)
+        options.min_rate_bytes * options.timeout_ms[DELIVER] // options.min_rate_grace_ms)
     if c.poller.time_ms() >= c.silent_ms:
         if passed(c) - c.watch.look.passed < max(1, owed):
             return c.abort(c.request.ending or WRITE_TIMEOUT, True)
