@@ -21,7 +21,7 @@ from cutthrough.policy.parents import Parent, Standing, Ways
 from cutthrough.process.checks_page import KEY_BYTES, ChecksPage
 from cutthrough.session.model.context import Context
 from cutthrough.session.ways.probe import Probe, ServerProbe
-from cutthrough.worker.prepared import Prepared
+from cutthrough.worker.transaction import Transaction
 
 # Time between two looks at the page
 LOOK_S = 0.25
@@ -56,7 +56,8 @@ class ParentChecks:
         # Results of this worker's own checks by (parent, "ok" or "failed")
         self.results: collections.Counter[tuple[str, str]] = collections.Counter()
 
-    def prepare(self, config: Config, ways: Ways | None, prepared: Prepared) -> None:
+    def prepare(self, config: Config, ways: Ways | None, transaction: Transaction
+                ) -> None:
         """Raises ValueError if the context of `check_tls` cannot be made."""
         sources = {source.name: source for source in config.all_parents}
         limit_ms = GRACE_MS + int(
@@ -72,11 +73,11 @@ class ParentChecks:
                                 kind_of(source), source.name)
                     continue
                 if source.check_tls and tls_number < 0:
-                    tls_number = put_checker(prepared)
+                    tls_number = put_checker(transaction)
                 checks.append(Check(source, parent, identity(source, sources), row))
             elif parent.standing is not None:
                 unchecked.append(parent.standing)
-        prepared.on_commit(self._assign, checks, unchecked, limit_ms, tls_number)
+        transaction.on_commit(self._assign, checks, unchecked, limit_ms, tls_number)
 
     def _assign(self, checks: list[Check], unchecked: list[Standing], limit_ms: int,
                 tls_number: int) -> None:
@@ -167,14 +168,14 @@ def question_for(server: Server) -> bytes:
             "User-Agent: cutthrough\r\nConnection: close\r\n\r\n").encode()
 
 
-def put_checker(prepared: Prepared) -> int:
+def put_checker(transaction: Transaction) -> int:
     """The number of the context of `check_tls`."""
     from cutthrough.net.tls import (
         transport as tls,  # here: most configurations need no libssl
     )
 
     number = tls.put(make_checker())
-    prepared.on_discard(tls.remove, number)
+    transaction.on_discard(tls.remove, number)
     return number
 
 

@@ -15,7 +15,7 @@ from cutthrough.session.model.counters import (
     PARENT_TOTALS,
     Page,
 )
-from cutthrough.worker.prepared import Prepared
+from cutthrough.worker.transaction import Transaction
 
 
 class ParentRows:
@@ -31,9 +31,9 @@ class ParentRows:
         self._in_force: set[int] = set()     # numbers
         self._written: dict[int, list[int]] = {}     # totals, by number
 
-    def prepare(self, ways: Ways | None, prepared: Prepared) -> None:
+    def prepare(self, ways: Ways | None, transaction: Transaction) -> None:
         """For these ways to be in force."""
-        prepared.on_commit(self._assign, set() if ways is None else {
+        transaction.on_commit(self._assign, set() if ways is None else {
             parent.standing.number for parent in ways.parents
             if parent.standing is not None})
 

@@ -7,7 +7,7 @@ from cutthrough.policy.parents import Parent, Ways
 from cutthrough.session.model.context import Context
 from cutthrough.session.model.standby import Standby
 from cutthrough.session.ways.probe import SetUp
-from cutthrough.worker.prepared import Prepared
+from cutthrough.worker.transaction import Transaction
 
 
 class ParentStandby:
@@ -22,7 +22,8 @@ class ParentStandby:
         self._context, self._poller = context, poller
         self._standbys: dict[int, Standby] = {}
 
-    def prepare(self, ways: Ways | None, timeout: float, prepared: Prepared) -> None:
+    def prepare(self, ways: Ways | None, timeout: float, transaction: Transaction
+                ) -> None:
         """Follows the ways in force; a connection waits for `timeout` seconds."""
         wanted = {parent.standing.number: parent
                   for parent in (ways.parents if ways is not None else ())
@@ -33,11 +34,11 @@ class ParentStandby:
             if standby is None:
                 assert parent.standing is not None
                 standby = Standby(self._poller, parent.standing)
-                prepared.on_discard(standby.close_now)
+                transaction.on_discard(standby.close_now)
             standbys[number] = standby
-            prepared.on_commit(standby.configure, parent.standby, timeout,
+            transaction.on_commit(standby.configure, parent.standby, timeout,
                                functools.partial(self._begin, parent))
-        prepared.on_commit(self._assign, standbys)
+        transaction.on_commit(self._assign, standbys)
 
     def _assign(self, standbys: dict[int, Standby]) -> None:
         for number in self._standbys.keys() - standbys.keys():

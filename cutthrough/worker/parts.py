@@ -33,7 +33,6 @@ from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.parent_checks import ParentChecks
 from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.parent_standby import ParentStandby
-from cutthrough.worker.prepared import Prepared
 from cutthrough.worker.recordings import Recordings
 from cutthrough.worker.tally import RuleTally
 from cutthrough.worker.tls_interception import Numbers, TlsInterception
@@ -43,6 +42,7 @@ from cutthrough.worker.tls_listeners import (
     prepare_records,
 )
 from cutthrough.worker.tls_parents import TlsParents
+from cutthrough.worker.transaction import Transaction
 
 
 @dataclass(kw_only=True)
@@ -78,67 +78,68 @@ class Parts:
     sinks: list[tuple[int, ConnectionSink]] = field(default_factory=list)
     capturing: Capture | None = None        # the capture, if it has anything to do
 
-    def prepare(self, generation: Generation) -> Prepared:
+    def prepare(self, generation: Generation) -> Transaction:
         """Makes all that the generation needs. Raises ValueError if it cannot be used,
         and then nothing has changed."""
-        prepared = Prepared(generation)
-        prepared.on_discard(restore_code, code_in_force())
+        transaction = Transaction(generation)
+        transaction.on_discard(restore_code, code_in_force())
         try:
-            self._prepare(generation, prepared)
+            self._prepare(generation, transaction)
         except BaseException:
-            prepared.discard()
+            transaction.discard()
             raise
-        return prepared
+        return transaction
 
-    def _prepare(self, generation: Generation, prepared: Prepared) -> None:
+    def _prepare(self, generation: Generation, transaction: Transaction) -> None:
         config = generation.config
-        numbers = self.interception.prepare(generation.interception, prepared)
+        numbers = self.interception.prepare(generation.interception, transaction)
         sources = self.sources.copy()
         parents = self.context.parents
-        prepared.on_discard(parents.shrink, len(parents.standings))
+        transaction.on_discard(parents.shrink, len(parents.standings))
         facts = Facts(hosts=self.hosts, tally=self.tally, known=self.known,
                       sources=sources, registry=parents)
         snapshot = make_snapshot(
             generation, [*self.bound, *generation.own], facts,
-            self.tls_parents.prepare(generation, prepared), numbers.origins)
+            self.tls_parents.prepare(generation, transaction), numbers.origins)
         limiter = Limiter(
             self.ledger, generation.policy, most=config.max_connections_total,
             most_of_client=config.max_connections_per_client)
-        self.tls.prepare(generation, prepared)
-        prepare_records(config, prepared)
+        self.tls.prepare(generation, transaction)
+        prepare_records(config, transaction)
         pacs = self._make_pacs(generation)
         # The first step that is of this generation alone: it converts every number
         # before it assigns the first
-        prepared.on_commit(self._configure_context, config, snapshot, limiter, numbers,
-                           {*costly_codes(config.access_log_format)},
-                           config.max_connections or most_connections())
-        prepared.on_commit(self._assign, sources, pacs)
-        prepared.on_commit(hide_keys, {
+        transaction.on_commit(
+            self._configure_context, config, snapshot, limiter, numbers,
+            {*costly_codes(config.access_log_format)},
+            config.max_connections or most_connections())
+        transaction.on_commit(self._assign, sources, pacs)
+        transaction.on_commit(hide_keys, {
             *config.redact_query, *config.capture_redact_query,
             *config.recording_redact_query}, _find_members(
                 config.redact_json + config.capture_redact_json
                 + config.recording_redact_json), id(self))
-        prepared.on_commit(self.gate.bound, config.collected_bodies)
-        prepared.on_commit(self.tally.breakpoints.hide, Redactor(Options(
+        transaction.on_commit(self.gate.bound, config.collected_bodies)
+        transaction.on_commit(self.tally.breakpoints.hide, Redactor(Options(
             fields=config.redact_fields + config.capture_redact_fields,
             query=config.redact_query + config.capture_redact_query,
             json=config.redact_json + config.capture_redact_json,
             body=config.redact_body)))
-        prepared.on_commit(
+        transaction.on_commit(
             self.idle_pool.configure, config.upstream_idle,
             config.upstream_idle_per_origin, config.upstream_idle_timeout)
-        prepared.on_commit(
+        transaction.on_commit(
             self.carriers.configure,
             config.upstream_idle_timeout if config.upstream_idle else 0.0,
             config.connect_timeout, config.response_timeout)
-        prepared.on_commit(
+        transaction.on_commit(
             self.verifier.configure, config.auth_backoff, config.auth_timeout)
-        prepared.on_commit(self._count_by_rule, config.rule_metrics)
-        self.rows.prepare(snapshot.ways, prepared)
-        self.checks.prepare(config, snapshot.ways, prepared)
-        self.standby.prepare(snapshot.ways, config.upstream_idle_timeout, prepared)
-        self.recordings.prepare(generation, snapshot, prepared)
-        prepared.on_commit(self._observe, generation)
+        transaction.on_commit(self._count_by_rule, config.rule_metrics)
+        self.rows.prepare(snapshot.ways, transaction)
+        self.checks.prepare(config, snapshot.ways, transaction)
+        self.standby.prepare(snapshot.ways, config.upstream_idle_timeout, transaction)
+        self.recordings.prepare(generation, snapshot, transaction)
+        transaction.on_commit(self._observe, generation)
 
     def _count_by_rule(self, is_wanted: bool) -> None:
         self.context.tally = self.by_rule if is_wanted else None

@@ -73,7 +73,7 @@ from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
     from cutthrough.worker.admin_queries import AdminQueries
-    from cutthrough.worker.prepared import Prepared as PreparedGeneration
+    from cutthrough.worker.transaction import Transaction
     from cutthrough.worker.worker import Worker
 
 
@@ -94,7 +94,7 @@ class WorkerProcess:
         self.loop_name = ""
         self.has_begun = False               # it accepts connections
         self.was_signalled = False
-        self.prepared: PreparedGeneration | None = None      # of a reload
+        self.transaction: Transaction | None = None      # of a reload
         self.over = asyncio.Event()
         self.draining: asyncio.Task[None] | None = None
 
@@ -207,7 +207,7 @@ class WorkerProcess:
         self.discard()
         try:
             generation = self.receive_generation()
-            self.prepared = self.worker.prepare(generation)
+            self.transaction = self.worker.prepare(generation)
         except ModuleReplaced as error:
             self.channel.send(Prepared(number, str(error)))
         except OSError as error:             # no descriptor came with the message
@@ -226,18 +226,18 @@ class WorkerProcess:
             self.worker.begin()
             self.channel.send(Ready(loop=self.loop_name))
             return
-        prepared, self.prepared = self.prepared, None
-        if prepared is None or prepared.generation.number != number:
+        transaction, self.transaction = self.transaction, None
+        if transaction is None or transaction.generation.number != number:
             self.channel.send(Swapped(number, "it is not prepared"))
             return
-        self.worker.commit(prepared)
-        self.config = prepared.generation.config
+        self.worker.commit(transaction)
+        self.config = transaction.generation.config
         self.channel.send(Swapped(number))
 
     def discard(self) -> None:
-        if self.prepared is not None:
-            self.prepared.discard()
-            self.prepared = None
+        if self.transaction is not None:
+            self.transaction.discard()
+            self.transaction = None
 
     def receive_generation(self) -> Generation:
         fd = self.channel.take_fd()

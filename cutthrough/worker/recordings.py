@@ -15,7 +15,7 @@ from cutthrough.session.model.context import Context
 from cutthrough.session.replay.answers import Answers
 from cutthrough.tape.ring import Ring
 from cutthrough.tape.ring_room import RingRoom
-from cutthrough.worker.prepared import Prepared
+from cutthrough.worker.transaction import Transaction
 
 if TYPE_CHECKING:
     from cutthrough.recording.match.misses import Asker
@@ -42,12 +42,12 @@ class Recordings:
         self._hooks: Any = None
         self._code: tuple[str, Code | None] = ("", None)
 
-    def prepare(self, generation: Generation, snapshot: Snapshot, prepared: Prepared
-                ) -> None:
+    def prepare(self, generation: Generation, snapshot: Snapshot,
+                transaction: Transaction) -> None:
         """Requests in hand keep their player. Raises ValueError."""
         config = generation.config
         if not generation.policy.records:
-            prepared.on_commit(self._assign, None, None)
+            transaction.on_commit(self._assign, None, None)
             return
         from cutthrough.recording.match.matcher import Matcher
         from cutthrough.recording.play.player import Player, Settings, make_route
@@ -75,13 +75,14 @@ class Recordings:
         room = self._room
         if room is None and self._ring is not None:
             room = RingRoom(self._ring, self._context)
-            prepared.on_discard(room.end)
-        prepared.on_commit(player.configure, settings)
-        prepared.on_commit(player.set_rules, make_admits(snapshot, generation.policy))
+            transaction.on_discard(room.end)
+        transaction.on_commit(player.configure, settings)
+        transaction.on_commit(
+            player.set_rules, make_admits(snapshot, generation.policy))
         if room is not None:
-            prepared.on_commit(room.configure, config.recording_body)
-        prepared.on_commit(self._assign_hooks, hooks, code)
-        prepared.on_commit(self._assign, player, room)
+            transaction.on_commit(room.configure, config.recording_body)
+        transaction.on_commit(self._assign_hooks, hooks, code)
+        transaction.on_commit(self._assign, player, room)
 
     def _assign_hooks(self, hooks: Any, code: tuple[str, Code | None]) -> None:
         self._hooks, self._code = hooks, code

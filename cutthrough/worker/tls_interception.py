@@ -18,7 +18,7 @@ from cutthrough.generation.interception import (
     offers_origins_http2,
 )
 from cutthrough.generation.tls_files import PairFiles
-from cutthrough.worker.prepared import Prepared
+from cutthrough.worker.transaction import Transaction
 
 if TYPE_CHECKING:
     from cutthrough.net.tls.context import TlsClient, TlsContext
@@ -52,7 +52,8 @@ class TlsInterception:
         self.origins: dict[str, tuple[int, int]] = {}
         self.passes_offers = False
 
-    def prepare(self, files: InterceptionFiles | None, prepared: Prepared) -> Numbers:
+    def prepare(self, files: InterceptionFiles | None, transaction: Transaction
+                ) -> Numbers:
         """Returns the numbers of this generation. Raises ValueError if a context cannot
         be made."""
         if files is None:                           # connections may still need them
@@ -64,29 +65,29 @@ class TlsInterception:
         of_origins = dict(self._of_origins)
         for name, digest in wanted.items():
             if digest not in of_origins:
-                numbers = [self._put(client, prepared)
+                numbers = [self._put(client, transaction)
                            for client in _make_clients(files, pairs[name])]
                 of_origins[digest] = numbers[-1] + 1, numbers[0] + 1
         client_tls = self.client_tls
         if files.digest != self._digest:
             server = make_interceptor(files)
             if self._server is None:
-                client_tls = self._put(server, prepared)
+                client_tls = self._put(server, transaction)
             else:
-                prepared.on_commit(tls.put, server, client_tls)
-            prepared.on_commit(self._assign_server, server, files.digest, client_tls)
+                transaction.on_commit(tls.put, server, client_tls)
+            transaction.on_commit(self._assign_server, server, files.digest, client_tls)
         origins = {name: of_origins[digest] for name, digest in wanted.items()}
         passes_offers = files.origin_hello == "client"
-        prepared.on_commit(self._assign, of_origins, origins, passes_offers)
-        prepared.on_commit(self._give_up_late, {*wanted.values()})
+        transaction.on_commit(self._assign, of_origins, origins, passes_offers)
+        transaction.on_commit(self._give_up_late, {*wanted.values()})
         return Numbers(origins, client_tls, passes_offers)
 
-    def _put(self, context: "TlsContext", prepared: Prepared) -> int:
+    def _put(self, context: "TlsContext", transaction: Transaction) -> int:
         from cutthrough.net.tls import transport as tls
 
         number = tls.put(context)
-        prepared.on_discard(tls.remove, number)
-        prepared.on_commit(self._numbers.append, number)
+        transaction.on_discard(tls.remove, number)
+        transaction.on_commit(self._numbers.append, number)
         return number
 
     def _assign_server(self, server: "TlsInterceptor", digest: bytes, client_tls: int

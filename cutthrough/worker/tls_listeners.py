@@ -14,12 +14,12 @@ from cutthrough.generation.generation import Generation
 from cutthrough.generation.tls_files import make_server
 from cutthrough.net.tls.kernel_check import why_no_kernel_tls
 from cutthrough.net.tls.ticket_keys import TicketKeys
-from cutthrough.worker.prepared import Prepared
+from cutthrough.worker.transaction import Transaction
 
 NONE = -1                                    # number of a listener without TLS
 
 
-def prepare_records(config: Config, prepared: Prepared) -> None:
+def prepare_records(config: Config, transaction: Transaction) -> None:
     """Says which side seals the bytes of later connections, if there is a context."""
     # Most configurations need no libssl
     tls = sys.modules.get("cutthrough.net.tls.transport")
@@ -28,8 +28,8 @@ def prepare_records(config: Config, prepared: Prepared) -> None:
 
         own = config.tls_records != "libssl" and not why_no_own_records()
         by_kernel = own and config.tls_records == "kernel" and not why_no_kernel_tls()
-        prepared.on_commit(tls.set_own_records, own)
-        prepared.on_commit(tls.set_kernel, by_kernel)
+        transaction.on_commit(tls.set_own_records, own)
+        transaction.on_commit(tls.set_kernel, by_kernel)
 
 
 class TlsListeners:
@@ -41,7 +41,7 @@ class TlsListeners:
         self._keys = keys
         self.numbers = [NONE] * len(listeners)
 
-    def prepare(self, generation: Generation, prepared: Prepared) -> None:
+    def prepare(self, generation: Generation, transaction: Transaction) -> None:
         """Raises ValueError if a context cannot be made."""
         listeners = generation.config.all_listeners
         numbers = [*self.numbers]
@@ -54,14 +54,14 @@ class TlsListeners:
             from cutthrough.net.tls import transport as tls
 
             if server is None:
-                prepared.on_commit(tls.remove, numbers[n])
+                transaction.on_commit(tls.remove, numbers[n])
                 numbers[n] = NONE
             elif numbers[n] == NONE:
                 numbers[n] = tls.put(server)
-                prepared.on_discard(tls.remove, numbers[n])
+                transaction.on_discard(tls.remove, numbers[n])
             else:
-                prepared.on_commit(tls.put, server, numbers[n])
-        prepared.on_commit(self._assign, numbers)
+                transaction.on_commit(tls.put, server, numbers[n])
+        transaction.on_commit(self._assign, numbers)
 
     def _assign(self, numbers: list[int]) -> None:
         self.numbers = numbers

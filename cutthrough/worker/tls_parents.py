@@ -7,7 +7,7 @@ reload that changes neither files nor names makes none.
 
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.tls_files import digest_of, make_client
-from cutthrough.worker.prepared import Prepared
+from cutthrough.worker.transaction import Transaction
 
 
 class TlsParents:
@@ -16,7 +16,7 @@ class TlsParents:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
 
-    def prepare(self, generation: Generation, prepared: Prepared
+    def prepare(self, generation: Generation, transaction: Transaction
                 ) -> dict[str, tuple[int, bytes]]:
         """Returns the number and the digest of each parent over TLS, by its name.
 
@@ -35,9 +35,9 @@ class TlsParents:
                 from cutthrough.net.tls import transport as tls
 
                 numbers[digest] = tls.put(client)
-                prepared.on_discard(tls.remove, numbers[digest])
+                transaction.on_discard(tls.remove, numbers[digest])
             contexts[parent.name] = numbers[digest], digest
-        prepared.on_commit(self._assign, numbers)
+        transaction.on_commit(self._assign, numbers)
         return contexts
 
     def _assign(self, numbers: dict[bytes, int]) -> None:

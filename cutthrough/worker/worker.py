@@ -60,12 +60,12 @@ from cutthrough.worker.parent_checks import ParentChecks
 from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.parent_standby import ParentStandby
 from cutthrough.worker.parts import Parts
-from cutthrough.worker.prepared import Prepared
 from cutthrough.worker.recordings import Recordings
 from cutthrough.worker.tally import RuleTally
 from cutthrough.worker.tls_interception import TlsInterception
 from cutthrough.worker.tls_listeners import TlsListeners
 from cutthrough.worker.tls_parents import TlsParents
+from cutthrough.worker.transaction import Transaction
 
 log = logging.getLogger("cutthrough")
 
@@ -280,7 +280,7 @@ class Worker:
         self.parts.sinks.append((number, sink))
         return sink
 
-    def prepare(self, generation: Generation) -> Prepared:
+    def prepare(self, generation: Generation) -> Transaction:
         """Makes everything that a reload needs, and changes nothing.
 
         Raises ValueError if the generation cannot be compiled here. The caller commits
@@ -288,16 +288,16 @@ class Worker:
         """
         return self.parts.prepare(generation)
 
-    def commit(self, prepared: Prepared) -> None:
+    def commit(self, transaction: Transaction) -> None:
         """Applies the options that a running worker can change; requests keep the
         generation that they began with, but for their limits."""
         if self._running:
-            prepared.commit()
-            self.generation = prepared.generation
+            transaction.commit()
+            self.generation = transaction.generation
             renew_limits(self.context)
             self._recheck()
         else:
-            prepared.discard()
+            transaction.discard()
 
     def swap(self, generation: Generation) -> None:
         """Both at once. Raises ValueError, and then nothing has changed (R73)."""

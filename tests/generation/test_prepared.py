@@ -25,10 +25,10 @@ from cutthrough.tape.ring_room import size_for
 from cutthrough.worker import parent_checks as checks
 from cutthrough.worker import (
     parts,
-    prepared,
     recordings,
     tls_interception,
     tls_listeners,
+    transaction,
 )
 from cutthrough.worker import tls_parents as parents
 from cutthrough.worker.worker import Pages, Worker
@@ -200,7 +200,7 @@ def calls(worker: Worker, generation: Generation, fails_at: int = 0) -> int:
 
 
 # The last call is this module's own, which ends the counting
-NOTES = (prepared.__file__, contextlib.__file__, __file__)
+NOTES = (transaction.__file__, contextlib.__file__, __file__)
 
 STEPS: list[tuple[Any, str]] = [
     (parts, "make_snapshot"), (parts, "Limiter"), (parts, "make_pac"),

@@ -13,8 +13,8 @@ from cutthrough.net.tls import transport as tls
 from cutthrough.net.tls.context import TlsContext
 from cutthrough.policy.source import Policy
 from cutthrough.worker import tls_interception
-from cutthrough.worker.prepared import Prepared
 from cutthrough.worker.tls_interception import LATE_S, TlsInterception
+from cutthrough.worker.transaction import Transaction
 from tests.support.certificates import authority, localhost
 from tests.support.couple import Couple
 
@@ -42,9 +42,9 @@ def files(*names: str, **more) -> InterceptionFiles:
 
 
 def put(contexts: TlsInterception, wanted: InterceptionFiles) -> None:
-    prepared = Prepared(Generation(1, Config(), Policy()))
-    contexts.prepare(wanted, prepared)
-    prepared.commit()
+    transaction = Transaction(Generation(1, Config(), Policy()))
+    contexts.prepare(wanted, transaction)
+    transaction.commit()
 
 
 def test_each_certificate_has_a_number(clock, contexts) -> None:

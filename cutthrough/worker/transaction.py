@@ -15,7 +15,7 @@ from typing import Any
 from cutthrough.generation.generation import Generation
 
 
-class Prepared:
+class Transaction:
     """One generation's commit, in the order in which its parts were prepared."""
 
     def __init__(self, generation: Generation) -> None:
