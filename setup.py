@@ -161,7 +161,7 @@ RARE = set("""
 log/sinks net/intercepted net/tls/failures net/tls/kernel net/tls/sessions net/tls/ulp
 session/model/broken session/stages/associate session/stages/pac session/stages/socks
 session/stages/transparent session/transfer/act session/transfer/alerts
-session/transfer/intercept session/transfer/origin_alerts session/ways/dial_errors
+session/transfer/intercept session/transfer/origin_alerts session/ways/dials
 tape/ring_room wire/socks wire/socks_client
 """.split())
 COLD = set("""

@@ -5,8 +5,8 @@
     choose_way          directly, or by a parent
     reuse               a connection that is open ──────────────┐
     take_turn_to_dial   another request's, in a moment          ├─> send ─> forward, tunnel
-    connect             resolver ─> dial_all ─> take_origin ────┘
-                                        └─> a parent ─^
+    connect             resolver ─> take_answer ─> dial_by_way ─┬─> take_origin ─┘
+                                                                └─> a parent ─^
 
 The phases of a request that look for its way, in the order of the table in `phases`.
 
@@ -18,7 +18,7 @@ from functools import partial
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
-from cutthrough.net.connector cimport Connector, Stream, dial
+from cutthrough.net.connector cimport Connector, Stream
 from cutthrough.net.linux cimport ETIMEDOUT
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
@@ -54,7 +54,7 @@ from cutthrough.session.transfer.intercept cimport secure_origin, take_spare
 from cutthrough.session.transfer.recording_room cimport takes_room, wants_room
 from cutthrough.session.transfer.to_filters cimport leave_filters
 from cutthrough.session.transfer.tunnel cimport start_tunnel
-from cutthrough.session.ways.dial_errors cimport dial_anew, outcome_of_errno, relieve
+from cutthrough.session.ways.dials cimport begin_dial, dial_anew, outcome_of_errno, relieve
 from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.ways.local cimport answer_by
 from cutthrough.session.ways.parents cimport (
@@ -160,14 +160,14 @@ cdef int connect(Client c) except -1:
     if goes_by_name(c):
         return parked(dial_parent(c, NULL, NULL))
     if c.request.narrowed >= PROVEN:    # again; a name is followed once in a request
-        return parked(dial_all(c, destination_alone(c)))
+        return parked(take_answer(c, destination_alone(c)))
     host = c.key[:len(c.key) - 2]
     if c.request.host_kind != HOST_NAME:
         parse_address(host, &literal)
-        return parked(dial_all(c, one_address(literal.family, literal.bytes)))
+        return parked(take_answer(c, one_address(literal.family, literal.bytes)))
     answer = c.context.resolver.cached(host)
     if answer is not None:
-        return parked(dial_all(c, answer))
+        return parked(take_answer(c, answer))
     c._set_state(RESOLVE)
     c.context.resolver.resolve(host, partial(on_resolved, c, c.request_id),
                                asker_of(c), c.request_id, c.request.port, user_of(c))
@@ -180,14 +180,15 @@ def on_resolved(Client c, request_id, answer):
         return                          # the request has ended meanwhile
     try:
         c.poller.take_time()
-        dial_all(c, answer)
+        take_answer(c, answer)
     except BaseException:
         c.poller.contain(c)
 
 
-cdef int dial_all(Client c, answer) except -1:
+cdef int take_answer(Client c, answer) except -1:
+    """`answer`: the resolver's, Addresses or the label of an outcome."""
     cdef Addresses addresses
-    cdef int i, other, outcome, phase
+    cdef int outcome
     if c.request.host_kind == HOST_NAME:
         c.stamps.dns_us += end_brief_phase(&c.stamps)
     if c.request.narrowed == NARROWED and answer != "question_limit":
@@ -199,22 +200,44 @@ cdef int dial_all(Client c, answer) except -1:
         return c.refuse(OUTCOMES[answer])
     addresses = answer
     note(c.context.recorder, <void *>c, c.poller.now_us, E_RESOLVED, 0, addresses.n)
+    outcome = admit_addresses(c, addresses)
+    if outcome != OK:
+        return c.refuse(outcome)
+    return 0 if goes_back(c, addresses) else dial_by_way(c, addresses)
+
+
+cdef int admit_addresses(Client c, Addresses addresses) except -1:
+    """Returns an Outcome."""
+    cdef int i
     if addresses.n == 0:
-        return c.refuse(DNS_NOT_FOUND)
+        return DNS_NOT_FOUND
     for i in range(addresses.n):        # if one of them is us, none is tried (R20)
         if not may_reach(c, &addresses.items[i]) and c.request.denied == LOOP_DETECTED:
-            return c.refuse(outcome_of_loop(c))
-    outcome = admit_late(c, addresses.items, addresses.n)
-    if outcome:
-        return c.refuse(outcome)
-    i = 0
+            return outcome_of_loop(c)
+    return admit_late(c, addresses.items, addresses.n)
+
+
+cdef bint goes_back(Client c, Addresses addresses) except -1:
+    """The first address that may be reached has told the rule. True: the request was at the phase of
+    it that is due."""
+    cdef int i = 0, phase
     while c.context.player is not None and i < addresses.n and (
             not may_reach(c, &addresses.items[i])):
         i += 1
     phase = phase_of_rule(c) if i < addresses.n else PHASE_SEND
-    if phase != PHASE_SEND:
-        leave_turn(c)
-        return replay_at(c, &addresses.items[i]) if phase == PHASE_REPLAY else c.resume(phase)
+    if phase == PHASE_SEND:
+        return False
+    leave_turn(c)
+    if phase == PHASE_REPLAY:
+        replay_at(c, &addresses.items[i])
+    else:
+        c.resume(phase)
+    return True
+
+
+cdef int dial_by_way(Client c, Addresses addresses) except -1:
+    """Dials the addresses, or the parent that the way of the first one has."""
+    cdef int i, other
     if c.snapshot.ways is not None:
         i = first_choice(c, addresses, &other)
         if i < 0:
@@ -225,11 +248,7 @@ cdef int dial_all(Client c, answer) except -1:
             return dial_parent(c, &addresses.items[i],
                                NULL if other < 0 else &addresses.items[other])
     c._set_state(DIAL)
-    extras_of(c)                        # before, because a dial that has begun must be kept
-    connector = dial(c.poller, c, addresses, c.request.port, c.context.options.timeout_ms[DIAL])
-    if connector is not None:           # else take_origin was called already
-        extras_of(c).connector = connector
-    return 0
+    return begin_dial(c, addresses, c.request.port)
 
 
 cdef inline int leave_turn(Client c) except -1:

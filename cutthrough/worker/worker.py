@@ -48,7 +48,7 @@ from cutthrough.session.model.flight_recorder import FlightRecorder
 from cutthrough.session.model.idle_pool import IdlePool
 from cutthrough.session.model.origin_streams import Carriers
 from cutthrough.session.model.shed import count_listed
-from cutthrough.session.ways.dial_errors import make_room_for_question
+from cutthrough.session.ways.dials import make_room_for_question
 from cutthrough.session.ways.local import LocalOrigin, set_local_origins
 from cutthrough.tape.observer import Capture
 from cutthrough.tape.ring import Ring

@@ -45,7 +45,7 @@ from cutthrough.session.model.destination cimport set_destination
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.state cimport DATAGRAMS
-from cutthrough.session.ways.dial_errors cimport outcome_of_errno
+from cutthrough.session.ways.dials cimport outcome_of_errno
 from cutthrough.session.ways.parents cimport way_of
 from cutthrough.wire.authority cimport HOST_NAME, Target, set_address
 from cutthrough.wire.socks cimport (

@@ -40,7 +40,7 @@ from cutthrough.session.model.phase cimport PHASE_SEND
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport DIAL
-from cutthrough.session.ways.dial_errors cimport dial_anew, outcome_of_errno, relieve
+from cutthrough.session.ways.dials cimport dial_anew, outcome_of_errno, relieve
 from cutthrough.wire.authority cimport Target, parse_authority
 
 LocalOrigin = Callable[[socket.socket], None]

@@ -19,7 +19,7 @@ from libc.string cimport memcpy, memset
 from cutthrough.net.address cimport (
     Address, Addresses, one_address, print_address)
 from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
-from cutthrough.net.connector cimport Stream, dial
+from cutthrough.net.connector cimport Stream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
     NO_ORIGIN, OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED,
@@ -37,7 +37,7 @@ from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.standby cimport Standby
 from cutthrough.session.model.state cimport DIAL, PARENT, RESOLVE
-from cutthrough.session.ways.dial_errors cimport is_own_shortage
+from cutthrough.session.ways.dials cimport begin_dial, is_own_shortage
 from cutthrough.session.ways.origins cimport outcome_of_way
 from cutthrough.session.ways.reuse cimport is_of_connection
 from cutthrough.wire.absolute cimport build_absolute_head
@@ -325,11 +325,7 @@ cdef int dial_found(Client c, answer) except -1:
 cdef int dial_addresses(Client c, Addresses addresses) except -1:
     cdef Parent root = c.extras.passage.chain[0]
     c._set_state(DIAL)
-    extras_of(c)                        # before, because a dial that has begun must be kept
-    connector = dial(c.poller, c, addresses, root.address.port, c.context.options.timeout_ms[DIAL])
-    if connector is not None:           # else take_origin was called already
-        extras_of(c).connector = connector
-    return 0
+    return begin_dial(c, addresses, root.address.port)
 
 
 cdef const char *head_for_parent(Client c, size_t *n) except? NULL:

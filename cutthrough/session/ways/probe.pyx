@@ -19,7 +19,7 @@ from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address, Addresses, one_address
 from cutthrough.net.buffers cimport scratch
 from cutthrough.net.connector cimport (
-    ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream, dial)
+    ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
 from cutthrough.net.linux cimport ETIMEDOUT
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, clock_us, try_peek, try_send)
@@ -35,8 +35,8 @@ from cutthrough.session.model.client cimport Client, extras_of, forget_dial
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.passage cimport Passage
 from cutthrough.session.model.standby cimport Standby
-from cutthrough.session.model.state cimport DIAL, PARENT
-from cutthrough.session.ways.dial_errors cimport is_own_shortage, outcome_of_errno
+from cutthrough.session.model.state cimport PARENT
+from cutthrough.session.ways.dials cimport begin_dial, is_own_shortage, outcome_of_errno
 from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.ways.origins cimport outcome_of_server
 from cutthrough.session.ways.parents cimport may_dial_parent
@@ -120,12 +120,7 @@ cdef class Probe(Client):
 
     cdef int dial_first(self, Addresses addresses) except -1:
         cdef Parent first = self.extras.passage.chain[0]
-        extras_of(self)                 # before, because a dial that has begun must be kept
-        connector = dial(self.poller, self, addresses, first.address.port,
-                         self.context.options.timeout_ms[DIAL])
-        if connector is not None:       # else on_dialled was called already
-            extras_of(self).connector = connector
-        return 0
+        return begin_dial(self, addresses, first.address.port)
 
     cdef Leave may_dial(self, const Address *address) except FAULT:
         return ALLOWED if may_dial_parent(self, address) else FORBIDDEN

@@ -1,6 +1,6 @@
 # cython: language_level=3
-"""Failed dials: the idle connections closed because of them, and their Outcome; those closed for a
-question to a name server."""
+"""Dials: their begin, the idle connections closed because of failed ones, and their Outcome; those
+closed for a question to a name server."""
 
 import logging
 import os
