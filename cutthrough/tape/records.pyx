@@ -8,16 +8,17 @@ Whatever goes wrong with an exchange costs that exchange: `failures` counts it (
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.string cimport memchr, memcmp
 from cutthrough.exchange.heads cimport MOST_VALUES, Names, Value
 from cutthrough.exchange.search cimport has_part
 from cutthrough.exchange.user_information cimport may_have_user
 from cutthrough.tape cimport end_record
 from cutthrough.tape cimport ring
 from cutthrough.tape.batch cimport TEXT, Batch
+from cutthrough.tape.end_columns cimport (
+    put_decision, put_fingerprints, put_http, put_kind, put_opening, put_peers, put_request, put_times,
+    put_tls)
 from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
 from cutthrough.tape.open_exchange cimport OpenExchange, add_part, check_end, has_failed, untimed
 from cutthrough.tape.plain cimport plain_of, put_content, put_size
@@ -25,8 +26,7 @@ from cutthrough.tape.ring cimport (        # this form is seen when it changes
     Kind, Record, Whole, behind, payload_of)
 from cutthrough.tape.taped cimport Taped, taped_in, taped_of
 from cutthrough.tape.texts cimport (
-    Text, behind_blank, is_ascii, latin1_of, put_joined, put_some, split_heads,
-    text_of, texts_of, utf8_of)
+    Text, is_ascii, latin1_of, split_heads, text_of, texts_of, utf8_of)
 from cutthrough.wire.trace cimport with_trace
 from cutthrough.exchange.bodies import Body, Transferred, make_body
 from cutthrough.exchange.echoed import find_echoes
@@ -35,9 +35,6 @@ from cutthrough.exchange.failures import Failures
 from cutthrough.exchange.heads import as_http2
 from cutthrough.exchange.messages import read_websocket
 from cutthrough.exchange.redaction.redactor import Redactor
-from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.session.model.counters import METHODS
-from cutthrough.wire.openings import PROTOCOLS
 
 # For tests, which write records too
 HEADS, UP, DOWN, END = ring.HEADS, ring.UP, ring.DOWN, ring.END
@@ -51,16 +48,10 @@ UP_CUT, DOWN_CUT = end_record.UP_CUT, end_record.DOWN_CUT
 OFFERS_ECH, IS_PINNED = end_record.OFFERS_ECH, end_record.IS_PINNED
 IS_INTERCEPTED = end_record.IS_INTERCEPTED
 
-# As the log shows them
-_TLS_VERSIONS = {0x0300: "ssl3", 0x0301: "1.0", 0x0302: "1.1", 0x0303: "1.2",
-                 0x0304: "1.3"}
-
 # Exchanges without an END, and bytes of their parts: 200 bodies of the usual bound
 MOST_OPEN, MOST_OPEN_BYTES = 20_000, 100 << 20
 
-_REASONS = tuple(row.label for row in OUTCOMES)
 _NO_BODY = Body(None, None, None)
-_HTTP = {10: "1.0", 11: "1.1", 20: "2"}
 
 cdef int N_PACKED = len(PACKED)
 
@@ -216,11 +207,11 @@ cdef class Assembly:
         cdef Batch to = self._batch
         cdef Text[N_TEXTS] texts
         cdef Text up, down, raw_up, raw_down
-        cdef str up_text, down_text, down_head, messages = None, messages_state = None
+        cdef str up_text = None, down_text = None, messages = None, messages_state = None
         cdef char[40] name
         cdef int flags = end.flags
         cdef Value[MOST_VALUES] values          # those of the request's head
-        cdef int n_values, i, _i
+        cdef int n_values, _i
         cdef int64_t size
         cdef bint is_websocket
         cdef bytes plain_up = None, plain_down = None   # bodies that are kept as they came
@@ -239,7 +230,6 @@ cdef class Assembly:
         redactor = self._redactor
         heard = redactor.heard = []
         # Most heads go as they are, but for values of fields, and need no object
-        up_text = down_text = down_head = None
         if (end.origin_http or self._reads_urls or may_have_user(up.data, up.n) or may_have_user(
                 down.data, down.n) or not (is_ascii(up.data, up.n) and is_ascii(down.data, down.n))):
             up_text, down_text = latin1_of(up), latin1_of(down)
@@ -267,16 +257,8 @@ cdef class Assembly:
         if down_text is not None:
             down_text = redactor.head(down_text)
             down = utf8_of(down_text)
-        if is_websocket and parts.heads is None:
-            messages_state = "incomplete"    # frames can be read from the first one on
-        elif parts.pieces is not None:
-            # Not counted: another worker has finished it
-            messages, messages_state = read_websocket(
-                parts.pieces, latin1_of(raw_down), redactor=redactor, echoes=echoes,
-                whole=sum([len(piece.data) for piece in parts.pieces])
-                == end.body_up + end.body_down)
-            if flags & (end_record.UP_CUT | end_record.DOWN_CUT):
-                messages_state = "incomplete"
+        if is_websocket:
+            messages, messages_state = self._messages(end, parts, raw_down, echoes)
         if not (self._reads_bodies or is_websocket or has_failed(end) or flags & (
                 end_record.DOWN_CHUNKED | end_record.DOWN_CUT)):
             plain_down = plain_of(parts.down, end.body_down, raw_down, False,
@@ -290,79 +272,16 @@ cdef class Assembly:
         # In the order of COLUMNS
         to.text(name, snprintf(name, sizeof(name), b"%lu-%lu", <unsigned long>worker,
                                <unsigned long>request))
-        to.number(end.end_us - end.total_us)
-        to.number(end.end_us)
-        if flags & end_record.IS_TUNNEL:
-            to.text(b"tunnel", 6)
-        else:
-            to.text(b"request", 7)
+        put_kind(to, end)
         put_request(to, end, texts[<int>end_record.T_HOST], up)
         size = 400 + up.n + down.n + <int64_t>to.cells[to.n_cells - 1].n
-        to.some(end.status)
-        to.any(_REASONS[end.outcome])
-        put_some(to, texts[<int>end_record.T_DETAIL])
-        to.latin1(texts[<int>end_record.T_RULE].data, texts[<int>end_record.T_RULE].n)
-        to.number(bit(flags, end_record.IS_REPORTED))
-        if is_ascii(texts[<int>end_record.T_USER].data, texts[<int>end_record.T_USER].n):
-            put_some(to, texts[<int>end_record.T_USER])
-        else:
-            to.any(PyUnicode_DecodeUTF8(texts[<int>end_record.T_USER].data,
-                                        texts[<int>end_record.T_USER].n, b"replace"))
-        to.latin1(texts[<int>end_record.T_CLIENT].data, texts[<int>end_record.T_CLIENT].n)
-        to.some(end.client_port)
-        put_some(to, texts[<int>end_record.T_PEER])
-        to.some(end.peer_port)
-        put_some(to, texts[<int>end_record.T_PARENT])
-        to.number(bit(flags, end_record.IS_REUSED))
-        to.number(bit(flags, end_record.WAS_RETRIED))
-        to.number(end.bytes_up)
-        to.number(end.bytes_down)
-        to.some(end.head_us)
-        to.some(end.auth_us)
-        to.some(end.hook_us)
-        to.some(end.dns_us)
-        to.some(end.connect_us)
-        to.some(end.origin_tls_us)
-        if end.send_us and end.first_byte_us:
-            to.some(min(<int64_t>end.send_us, end.first_byte_us))
-        else:
-            to.some(end.send_us)
-        if end.first_byte_us:
-            to.number(max(<int64_t>0, end.first_byte_us - end.send_us))
-            to.number(end.receive_us)
-        else:
-            to.nothing()
-            to.nothing()
-        to.some(end.held_us)
-        to.number(end.total_us)
-        to.some(end.client_tls_us)
-        to.any(PROTOCOLS[end.protocol] if end.protocol else None)
-        put_some(to, texts[<int>end_record.T_SNI])
-        put_some(to, texts[<int>end_record.T_ALPN])
-        put_some(to, texts[<int>end_record.T_JA4])
-        to.any(version_of(end.tls_version))
-        to.number(bit(flags, end_record.OFFERS_ECH))
-        to.number(bit(flags, end_record.IS_INTERCEPTED))
-        to.number(bit(flags, end_record.IS_PINNED))
-        to.any(version_of(end.client_tls))
-        put_some(to, texts[<int>end_record.T_CLIENT_CIPHER])
-        to.any(version_of(end.peer_tls))
-        put_some(to, texts[<int>end_record.T_PEER_CIPHER])
-        for i in range(end_record.T_CLIENT_JA4, end_record.T_HTTP2 + 1):
-            put_some(to, texts[i])
-            size += texts[i].n
-        to.any(_HTTP.get(end.client_http))
-        if end.origin_http in _HTTP:        # its frames compress heads
-            to.any(_HTTP[end.origin_http])
-            to.nothing()
-            to.nothing()
-        else:
-            if raw_down.n >= 8 and memcmp(raw_down.data, b"HTTP/1.", 7) == 0:
-                to.latin1(raw_down.data + 5, 3)
-            else:
-                to.nothing()
-            to.some(raw_up.n)
-            to.some(raw_down.n)
+        put_decision(to, end, texts)
+        put_peers(to, end, texts)
+        put_times(to, end)
+        put_opening(to, end, texts)
+        put_tls(to, end, texts)
+        size += put_fingerprints(to, texts)
+        put_http(to, end, raw_up, raw_down)
         put_size(to, plain_up, body_up.transferred)
         put_size(to, plain_down, body_down.transferred)
         put_size(to, plain_up, body_up.decoded)
@@ -391,6 +310,19 @@ cdef class Assembly:
             to.nothing()                    # the store packs
         return 0
 
+    cdef tuple _messages(self, const EndRecord *end, OpenExchange parts, Text head, object echoes):
+        """Those of a WebSocket, and their state."""
+        if parts.heads is None:
+            return None, "incomplete"       # frames can be read from the first one on
+        if parts.pieces is None:
+            return None, None
+        # Not counted: another worker has finished it
+        messages, state = read_websocket(
+            parts.pieces, latin1_of(head), redactor=self._redactor, echoes=echoes,
+            whole=sum([len(piece.data) for piece in parts.pieces]) == end.body_up + end.body_down)
+        return messages, (
+            "incomplete" if end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) else state)
+
     cdef object _echoes_of(self, Text head, const Value *values, int n, list heard):
         """The values that the answer may repeat; None: nothing. `heard`: secrets of elsewhere."""
         cdef bytes lines = b"", line
@@ -412,36 +344,3 @@ cdef class Assembly:
             return self._batch.nothing()
         return self._batch.end_at(names.put(head.data, head.n, self._batch.begin_of(
             TEXT, names.most_of(head.data, head.n))))
-
-
-cdef int put_request(Batch to, const EndRecord *end, Text host, Text head) except -1:
-    """Method, host, port and URL; of a tunnel, the URL is host and port. `head`: in UTF-8."""
-    cdef bint intercepted = end.flags & end_record.IS_INTERCEPTED != 0
-    cdef bint is_v6 = host.n != 0 and memchr(host.data, b":"[0], host.n) != NULL
-    cdef const char *target = behind_blank(head.data, head.data + head.n)
-    cdef const char *protocol = NULL
-    cdef str text = latin1_of(host)
-    if target != NULL:
-        protocol = behind_blank(target, head.data + head.n)
-    if protocol != NULL:
-        to.text(head.data, target - head.data - 1)
-    else:
-        to.any(METHODS[end.method])
-    to.any(text)
-    to.number(end.port)
-    if is_v6:
-        text = f"[{text}]"
-    if protocol == NULL:
-        return to.any(f"{text}:{end.port}")
-    if end.port != (443 if intercepted else 80):
-        text = f"{text}:{end.port}"
-    text = f"https://{text}" if intercepted else f"http://{text}"
-    return put_joined(to, utf8_of(text), target, protocol - target - 1)
-
-
-cdef inline int bit(int flags, int mask) noexcept:
-    return 1 if flags & mask else 0
-
-
-cdef inline object version_of(int number):
-    return _TLS_VERSIONS.get(number) if number else None
