@@ -20,7 +20,8 @@ import shtab
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import cutthrough
-from cutthrough.cli.arguments import SOURCES, make_parser
+from cutthrough.cli.arguments import SOURCES
+from cutthrough.cli.verbs import make_parser
 from cutthrough.config.config import DEFAULTS, OPTIONS, TABLES
 from cutthrough.config.option import Option, defaults_of
 from cutthrough.config.settings import flag_name, variable_name

@@ -1,11 +1,14 @@
-"""Arguments of the command line that cannot be used, and errors of the system."""
+"""The command line: its verbs, arguments that cannot be used, errors of the system."""
 
+import argparse
 import errno
+from importlib import import_module
 
 import pytest
 
 from cutthrough.cli import main as cli
-from cutthrough.cli.arguments import parse
+from cutthrough.cli.verbs import VERBS, make_parser, parse
+from cutthrough.config.settings import flag_name
 from tests.support.verbs import run_verb
 
 # As sys.argv has the octet E9, by Python's surrogateescape
@@ -72,3 +75,24 @@ def test_a_missing_temporary_directory_is_not_called_standard_output(
     assert cli.finish([]) == 1
     assert capsys.readouterr().err == (
         "cutthrough: No usable temporary directory found\n")
+
+
+def test_a_verb_promises_the_options_that_it_takes():
+    """`mcp --help` showed `--OPTION VALUE` and told of variables, and took none."""
+    for verb, sub in verbs_of(make_parser()):
+        takes = all(flag_name(name) in sub._option_string_actions
+                    for name in ("listen", "head_timeout"))
+        assert VERBS[verb].takes_options == takes, verb
+        assert ("--OPTION" in sub.format_usage()) == takes, verb
+        assert ("environment variable" in sub.format_help()) == takes, verb
+
+
+def test_the_module_of_each_verb_has_its_run():
+    for verb, (_, _, module, _) in VERBS.items():
+        if module:
+            assert callable(import_module(f"cutthrough.{module}").run), verb
+
+
+def verbs_of(parser):
+    return next(action for action in parser._actions
+                if isinstance(action, argparse._SubParsersAction)).choices.items()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.cli.arguments import VERBS
+from cutthrough.cli.verbs import VERBS
 from cutthrough.config.config import OPTIONS, TABLES
 from tests.support.proxy import ROOT, clean_environment
 

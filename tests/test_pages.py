@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.cli.arguments import VERBS, make_parser, pages, parse
 from cutthrough.cli.main import main
+from cutthrough.cli.verbs import VERBS, make_parser, pages, parse
 from cutthrough.config.config import OPTIONS, TABLES
 from cutthrough.config.settings import OF_POLICY, variable_name
 from cutthrough.outcome import NAMES, TABLE

@@ -1,223 +1,23 @@
-"""The arguments of the command line: the verbs and the flags of each.
+"""The arguments of each verb; those of some are in modules of their own.
 
 This module reads no file and imports nothing compiled: only the definitions of the
 options and of a selector's terms.
 """
 
 import argparse
-import re
-import sys
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-import cutthrough
-from cutthrough.cli.bundle import add_bundle
-from cutthrough.cli.fleet import add_fleet, add_fleet_verb
-from cutthrough.cli.flows import add_cacert, add_flows, add_inspect, number
-from cutthrough.cli.recordings import add_mode, add_recordings, add_run
-from cutthrough.config.config import OPTIONS
-from cutthrough.config.mistake import nearest
-from cutthrough.config.settings import add_flags, flag_name, no_such_option
+from cutthrough.cli.fleet import add_fleet
+from cutthrough.cli.flows import add_cacert, number
+from cutthrough.config.settings import add_flags, flag_name
 from cutthrough.process.selector import TERMS
 
-VERBS = {
-    "serve": "run the proxy until it is stopped",
-    "check": "validate the configuration and exit: 0, or 2 with the reasons",
-    "config": "print the configuration in force as TOML, without secrets",
-    "init": "write a first configuration; http_proxy and its kin become parents",
-    "passwd": "make a line of users_file; prompts for the password, or reads stdin",
-    "explain": "show how a request would be decided, and by which rule",
-    "route": "show the way of a request, and with --try make the connection",
-    "suggest": "propose rules for the refused requests of an access log in JSON",
-    "doctor": "check this host for this configuration; doctor ssrf: test the floor",
-    "top": "show the activity of a running proxy, by its admin listener",
-    "conns": "list the open connections of a running proxy",
-    "kill": "close the selected connections of a running proxy",
-    "status": "say if a running proxy serves, with its workers and connections",
-    "reload": "have a running proxy read its files again; as SIGHUP",
-    "drain": "end a running proxy when its connections have ended; as SIGTERM",
-    "fleet": "list the proxies that are registered in Redis, and ask each how it is",
-    "ca": "make a certificate authority, pass its certificate on, issue others",
-    "bundle": "sign configuration and policy as one file for many hosts, verify it",
-    "flows": "list, show, search, export, import or replay captured requests",
-    "mode": "show or change the mode of recordings, of a running proxy too",
-    "recordings": "list, show, delete, export or import recorded answers",
-    "run": "run a command behind a proxy that records its requests and replays them",
-    "inspect": "open, keep and show what a command, a shell or a browser sends",
-    "mcp": "serve tools for a model over MCP, by standard input and output",
-    "version": "print the version",
-}
-# Verbs that test a configuration as some user; their --user is that user's name.
-ASKING = ("explain", "route", "doctor")
+# The options that explain, route and doctor have not: their --user is the request's
 WITHOUT = ("user", "password", "password_file")
-CONSOLE = ("top", "conns", "kill", "status", "reload", "drain")
 KINDS = ("host", "ssrf")                     # of doctor
 SOURCES = ("Every option is also an environment variable (CUTTHROUGH_HEAD_TIMEOUT) and "
            "a key of the file (head_timeout). A flag overrides the variable, and the "
            "variable overrides the file.")
-
-
-class Parser(argparse.ArgumentParser):
-    def format_help(self) -> str:
-        """With the folder of the pages that it names."""
-        text, folder = super().format_help(), pages()
-        if "docs/" not in text or not folder.is_dir():
-            return text
-        return f"{text}\ndocs/ is {folder}\n"
-
-
-def pages() -> Path:
-    """The folder of the pages: inside an installed package, or beside it in a tree."""
-    package = Path(cutthrough.__file__).parent
-    inside = package / "docs"
-    return inside if inside.is_dir() else package.parent / "docs"
-
-
-def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParser:
-    """Verbs that are not among `words` have no flags: adding all takes 45 ms."""
-    parser = Parser(
-        prog="cutthrough", allow_abbrev=False, description="A forward proxy.")
-    parser.add_argument("--version", action="version", version=version())
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    for name, text in VERBS.items():
-        # No abbreviations: a new option must not make an old command line ambiguous.
-        takes_options = name not in (
-            "version", "init", "passwd", "suggest", "doctor", "ca",
-            "bundle", "flows", "fleet", "mode", "recordings", "run", "inspect",
-            *CONSOLE)
-        verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
-                                usage=usage_of(name) if takes_options else None,
-                                epilog=SOURCES if takes_options else None)
-        verb.set_defaults(own=verb)
-        if name not in words:
-            continue
-        if name == "passwd":
-            add_passwd(verb)
-        elif name == "init":
-            verb.add_argument("directory", metavar="DIRECTORY", nargs="?", default=".",
-                              help="where the files are made [this one]")
-            verb.add_argument("--for", dest="template", default="",
-                              choices=("laptop", "team", "ci", "kubernetes",
-                                       "recording"),
-                              help="an annotated configuration for this use")
-            verb.add_argument("--dry-run", action="store_true",
-                              help="print the files, and write none")
-            verb.add_argument("--force", action="store_true", help="give files that "
-                              "exist another name, and write new ones")
-        elif name == "suggest":
-            add_log(verb, required=True)
-        elif name == "explain":
-            add_explain(verb)
-        elif name == "route":
-            add_route(verb)
-        elif name == "doctor":
-            add_doctor(verb)
-        elif name == "ca":
-            add_ca(verb)
-        elif name == "flows":
-            add_flows(verb, add_listener)
-        elif name == "fleet":
-            add_fleet_verb(verb)
-        elif name == "mode":
-            add_mode(verb)
-            add_fleet(verb, token=True)
-        elif name == "recordings":
-            add_recordings(verb)
-        elif name == "run":
-            add_run(verb)
-        elif name == "bundle":
-            add_bundle(verb)
-        elif name == "inspect":
-            add_inspect(verb)
-        elif name == "mcp":
-            add_mcp(verb)
-        elif name in CONSOLE:
-            add_console(verb, name)
-        elif takes_options:
-            add_options(verb)
-        if name == "config":
-            add_config(verb)
-        if name == "check":
-            verb.add_argument("file", metavar="FILE", nargs="?", help="as -c FILE")
-            verb.add_argument("--without-secrets", action="store_true", help="do not "
-                              "read password_file and the other files of secrets, "
-                              "which this host or this user may not have")
-            verb.add_argument("--strict", action="store_true", help="exit with 1 if "
-                              "there are notes, of rules that match less than they "
-                              "seem to")
-    return parser
-
-
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Reads the command line; exits with status 2 if it is not valid."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["help"]:                # as git, apt and go have it
-        words = [*(word for word in words[1:] if word in VERBS), "--help"]
-    if words[:1] == ["--fleet"]:             # it may come before the verb, too
-        words = [*words[1:2], "--fleet", *words[2:]]
-    parser = make_parser(words)
-    first = words[0].partition("=")[0] if words else ""
-    if first in ("-c", "--config", *map(flag_name, OPTIONS)):
-        parser.error(f"{first} goes after a verb: cutthrough serve {first} …")
-    if first and not first.startswith("-") and first not in VERBS:
-        parser.error(f"{first}: no such verb" + near(first, VERBS))
-    if words in (["flows"], ["ca"], ["bundle"], ["recordings"]):     # what can they do?
-        words.append("--help")
-    if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
-        words.insert(1, KINDS[0])
-    args, left = parser.parse_known_args(words)
-    if left:
-        flag = left[0].partition("=")[0]
-        parser.error(f"command line: {flag}: " + refuse(
-            flag, args.verb, args.own if args.verb else parser))
-    if (word := find_broken(args)) is not None:
-        parser.error(f"command line: {word}: is not UTF-8")
-    if args.verb == "check" and args.file:
-        if args.config_file:
-            parser.error(f"check: {args.file}: -c {args.config_file} is its file")
-        args.config_file = args.file
-    if args.verb == "kill" and not any(
-            getattr(args, name) for name in (*TERMS, "all")):
-        parser.error("kill: needs a selector: " + ", ".join(
-            map(flag_name, TERMS)) + ", or --all for every connection")
-    if args.verb == "explain" and (bool(args.log) == bool(args.target)
-                                   or (args.log and args.method)):
-        parser.error("explain takes METHOD and TARGET, or --log FILE")
-    if args.verb == "flows" and args.action == "delete" and sum(
-            map(bool, (args.filter, args.id, args.all))) != 1:
-        parser.error("flows delete: takes a FILTER, or --id, or --all for every flow")
-    if args.verb is None:
-        parser.print_help(sys.stderr)
-    return args
-
-
-def find_broken(args: argparse.Namespace) -> str | None:
-    """The first argument that is not UTF-8. The command that `run` and `inspect` start
-    may have any."""
-    for name, value in vars(args).items():
-        for word in value if isinstance(value, list) else [value]:
-            # Python's surrogateescape
-            if name != "command" and isinstance(word, str) and re.search(
-                    "[\ud800-\udfff]", word):
-                return word
-    return None
-
-
-def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:
-    """The reason why this verb does not take `flag`; `own` has the verb's flags."""
-    if verb and not flag.startswith("-"):
-        if "-c" in own._option_string_actions:
-            return f"{verb} takes its file with -c: cutthrough {verb} -c {flag}"
-        return f"{verb} takes no such argument"
-    if verb and flag in map(flag_name, OPTIONS):
-        return f"is not an option of {verb}"
-    return no_such_option(flag, own._option_string_actions.keys() - {flag})
-
-
-def near(word: str, known: Collection[str]) -> str:
-    similar = nearest(word, known)
-    return (f"; did you mean {similar}?" if similar else
-            f"; the verbs are {', '.join(known)}")
 
 
 def usage_of(verb: str) -> str:
@@ -226,7 +26,30 @@ def usage_of(verb: str) -> str:
     return f"cutthrough {verb} [-c FILE] [--OPTION VALUE …]{left}"
 
 
+def add_init(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("directory", metavar="DIRECTORY", nargs="?", default=".",
+                      help="where the files are made [this one]")
+    verb.add_argument("--for", dest="template", default="",
+                      choices=("laptop", "team", "ci", "kubernetes", "recording"),
+                      help="an annotated configuration for this use")
+    verb.add_argument("--dry-run", action="store_true",
+                      help="print the files, and write none")
+    verb.add_argument("--force", action="store_true", help="give files that exist "
+                      "another name, and write new ones")
+
+
+def add_check(verb: argparse.ArgumentParser) -> None:
+    add_options(verb)
+    verb.add_argument("file", metavar="FILE", nargs="?", help="as -c FILE")
+    verb.add_argument("--without-secrets", action="store_true", help="do not read "
+                      "password_file and the other files of secrets, which this host "
+                      "or this user may not have")
+    verb.add_argument("--strict", action="store_true", help="exit with 1 if there are "
+                      "notes, of rules that match less than they seem to")
+
+
 def add_config(verb: argparse.ArgumentParser) -> None:
+    add_options(verb)
     verb.add_argument("--effective", action="store_true",
                       help="print also its effect on this host: workers, CPUs, socket "
                       "options as requested and as in force")
@@ -439,7 +262,3 @@ def seconds(text: str) -> float:
     if not 0.01 <= value <= 86400:           # nor NaN
         raise ValueError
     return value
-
-
-def version() -> str:
-    return f"cutthrough {cutthrough.__version__}"

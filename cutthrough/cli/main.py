@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import errno
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -16,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cutthrough
-from cutthrough.cli.arguments import ASKING, CONSOLE, parse, version
 from cutthrough.cli.held import HELD
 from cutthrough.cli.standard import fill_standard, heed_children
+from cutthrough.cli.verbs import VERBS, parse, version
 from cutthrough.config.bundles import BundleSource, check_source, current_of
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import stop_waiting
@@ -212,68 +213,13 @@ def dispatch(argv: Sequence[str] | None) -> int:
     if args.verb == "version":
         print(version())
         return 0
-    if args.verb == "init":
-        from cutthrough.tools.init import run as run_init
-
-        return run_init(args.directory, args.template, args.dry_run,
-                        force=args.force)
-    if args.verb == "passwd":
-        from cutthrough.tools.passwd import run as run_passwd
-
-        return run_passwd(args.user, args.file, args.algorithm)
-    if args.verb == "bundle":
-        from cutthrough.tools.bundle import run as run_bundle
-
-        return run_bundle(args)
-    if args.verb == "ca":
-        from cutthrough.ca.verb import run as run_ca
-
-        return run_ca(args)
     sources = Sources(args)
     try:
-        if getattr(args, "fleet", False):
-            from cutthrough.tools.fleet import run as run_fleet
-
-            return run_fleet(args)
-        if args.verb == "suggest":
-            from cutthrough.tools.suggest import run as run_suggest
-
-            return run_suggest(args.log)
-        if args.verb in ("mode", "recordings"):
-            from cutthrough.tools.recordings import run as run_recordings
-
-            return run_recordings(args)
-        if args.verb == "run":
-            from cutthrough.tools.run import run as run_command
-
-            return run_command(args)
-        if args.verb == "inspect":
-            from cutthrough.tools.inspection import run as run_inspection
-
-            return run_inspection(args)
-        if args.verb == "flows" and args.action in HELD:
-            from cutthrough.tools.held import run as run_held
-
-            return run_held(args)
-        if args.verb == "flows" and (
-                args.action == "open" or getattr(args, "admin", None)):
-            from cutthrough.tools.flows_admin import run as run_by_admin
-
-            return run_by_admin(args)
-        if args.verb == "flows":
-            from cutthrough.tools.flows import run as run_flows
-
-            return run_flows(args)
+        if module := module_of(args):
+            verb: Any = importlib.import_module(f"cutthrough.{module}")
+            return int(verb.run(args))
         if args.verb == "mcp":
             return serve_model(args, sources)
-        if args.verb == "top":
-            from cutthrough.tools.top import run as run_top
-
-            return run_top(args)
-        if args.verb in CONSOLE:
-            from cutthrough.tools.console import run as run_console
-
-            return run_console(args)
         if args.verb == "config":
             print_config(args, sources)
         elif args.verb == "check":
@@ -286,13 +232,25 @@ def dispatch(argv: Sequence[str] | None) -> int:
             print("the configuration is valid")
         elif args.verb == "doctor" and args.kind == "host":
             return examine_host(args, sources)
-        elif args.verb in ASKING:
+        elif args.verb in ("explain", "route", "doctor"):
             return ask(args, *sources.read())
         else:
             return run(sources)
     except Mistake as error:
         return tell(error, sources)
     return 0
+
+
+def module_of(args: argparse.Namespace) -> str:
+    """The module whose `run` carries out the verb; "": this one has to."""
+    if getattr(args, "fleet", False):
+        return "tools.fleet"
+    if args.verb == "flows" and args.action in HELD:
+        return "tools.held"
+    if args.verb == "flows" and (
+            args.action == "open" or getattr(args, "admin", None)):
+        return "tools.flows_admin"
+    return VERBS[args.verb].module
 
 
 def serve_model(args: argparse.Namespace, sources: Sources) -> int:

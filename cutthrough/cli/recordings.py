@@ -3,6 +3,7 @@ run`."""
 
 import argparse
 
+from cutthrough.cli.fleet import add_fleet
 from cutthrough.cli.flows import number
 
 # As recording.sessions.modes has them
@@ -24,6 +25,7 @@ def add_mode(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--session", metavar="NAME", help="record and replay this "
                       "session; \"\": the configured one")
     verb.add_argument("--json", action="store_true", help="as JSON")
+    add_fleet(verb, token=True)
 
 
 def add_bounds(verb: argparse.ArgumentParser) -> None:

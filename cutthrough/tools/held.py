@@ -16,7 +16,7 @@ COLUMNS = ("ID", "LEFT_S", "SIDE", "USER", "METHOD", "STATUS", "BODY", "URL")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one of arguments_held.HELD; returns the exit status. Raises ConfigError."""
+    """Runs one of the actions; returns the exit status. Raises ConfigError."""
     listener = Listener(*find_listener(args.admin, args.token_file, os.environ))
     try:
         if args.action == "held":

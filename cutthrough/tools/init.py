@@ -15,6 +15,7 @@ No file is replaced, unless --force says so; then what was there gets another na
 the result is not valid, nothing is left of it.
 """
 
+import argparse
 import ipaddress
 import json
 import netrc
@@ -69,18 +70,16 @@ class Bypass(NamedTuple):
     everything: bool
 
 
-def run(directory: str, template: str = "", dry_run: bool = False,
-        environ: Mapping[str, str] = os.environ, *, force: bool = False) -> int:
-    """Writes the files, or prints them; returns the exit status. `template`: a name of
-    TEMPLATES. `force`: files that exist are put aside."""
-    folder = os.path.abspath(directory)
+def run(args: argparse.Namespace) -> int:
+    """Writes the files, or prints them; returns the exit status."""
+    folder, template, force = os.path.abspath(args.directory), args.template, args.force
     try:
         if any(category(sign) in ("Cc", "Cs") for sign in folder):   # octets: Cs
             raise InitError(f"{folder}: a path with control characters, or one that is "
                             "not UTF-8, cannot be written into a configuration")
         files, report = (fill(folder, template) if template
-                         else compose(folder, environ))
-        if dry_run:
+                         else compose(folder, os.environ))
+        if args.dry_run:
             report = list(show(files, report, force))
         else:
             report += [f"{path}: what was there before is now {aside}"

@@ -4,6 +4,7 @@ The password is read twice from the terminal, without echo, or from the first li
 standard input. It is never an argument, because ps shows those to every user (R37).
 """
 
+import argparse
 import contextlib
 import fcntl
 import getpass
@@ -18,11 +19,12 @@ from cutthrough.policy.source import PolicyError
 from cutthrough.policy.users import MOST_SECRET, check_name, make_hash, read_htpasswd
 
 
-def run(user: str, file: str | None, algorithm: str) -> int:
-    """Makes the line, prints it or writes it to `file`; returns the exit status."""
+def run(args: argparse.Namespace) -> int:
+    """Makes the line, prints it or writes it to the file; returns the exit status."""
+    user, file = args.user, args.file
     try:
         check_name(user)
-        line = f"{user}:{make_hash(normalized(ask_password()), algorithm)}"
+        line = f"{user}:{make_hash(normalized(ask_password()), args.algorithm)}"
         if file is None:
             print(line)
         else:

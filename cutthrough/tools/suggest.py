@@ -7,6 +7,7 @@ reviews the rules before use. None is proposed if a rule of the policy refused t
 request, for a cloud's metadata service, or for an address that the floor refuses.
 """
 
+import argparse
 import json
 from collections import Counter
 from typing import NamedTuple
@@ -69,12 +70,9 @@ class PlaceRefusals:
             self.rules[line.rule] = None
 
 
-def run(path: str) -> int:
-    """Prints the proposal for the log `path`; returns the exit status, 0.
-
-    Raises ConfigError.
-    """
-    log = LogReader(path)
+def run(args: argparse.Namespace) -> int:
+    """Prints the proposal for the log; returns the exit status. Raises ConfigError."""
+    log = LogReader(args.log)
     print(suggest(log), end="")
     log.tell_unreadable()
     return 0
