@@ -102,6 +102,65 @@ def test_a_reader_that_is_fast_enough_is_served(start_proxy, make_origin, dial):
     assert proxy.log() == []
 
 
+FILTERS = """
+class Whole:
+    async def on_request_body(self, flow, body):
+        pass
+
+class Pieces:
+    async def on_request_body(self, flow, pieces):
+        async for piece in pieces:
+            yield piece
+
+    on_response_body = on_request_body
+"""
+
+
+@pytest.fixture
+def filtering(start_policy):
+    return lambda name: start_policy(
+        f'[filters.it]\ncode = "bodies:{name}"\nbudget = "60s"\n[[rules]]\n'
+        'action = "allow"\naddresses = ["127.0.0.0/8"]\nfilters = ["it"]\n',
+        'min_rate = 1000\nmin_rate_grace = "300ms"\n', modules={"bodies": FILTERS})
+
+
+@pytest.mark.parametrize("name", ["Whole", "Pieces"])
+def test_a_body_that_trickles_to_a_filter_is_a_408(filtering, make_origin, dial, name):
+    """No rate was owed: each byte moved the deadline, up to `lifetime`."""
+    proxy = filtering(name)
+    client = dial(proxy)
+    client.send(build_request("POST", make_origin().url(), "Content-Length: 1000000"))
+    with trickling(client.send, itertools.repeat(b"x")):
+        assert client.read_response().status == 408
+    proxy.wait_reason("body_timeout")
+
+
+@pytest.mark.parametrize("name", ["Whole", "Pieces"])
+def test_a_body_that_is_fast_enough_comes_to_its_filter(
+    filtering, make_origin, dial, name
+):
+    """80 kB/s; whatever the filter writes, and when."""
+    origin, client = make_origin(), dial(filtering(name))
+    client.send(build_request("POST", origin.url(), "Content-Length: 163840"))
+    with trickling(client.send, iter([bytes(4096)] * 40)):
+        assert client.read_response().status == 200
+    assert len(origin.requests[0].body) == 163840
+
+
+def test_a_reader_of_a_filtered_body_owes_a_rate(filtering, make_origin, dial):
+    proxy = filtering("Pieces")
+    client = dial(proxy, receive_buffer=4096)
+    client.send(build_request("GET", make_origin(pour).url()))
+    client.read_head()
+    with contextlib.suppress(OSError):
+        for _ in range(int(TIMEOUT / TICK)):
+            client.sock.recv(1)
+            if proxy.log():
+                break
+            threading.Event().wait(TICK)
+    assert proxy.wait_reason("write_timeout")["total_ms"] < TIMEOUT * 1000
+
+
 def test_slow_readers_hold_a_bounded_memory(start_proxy, make_origin, dial):
     """R31: a block of 81 KiB each, and the rounding of the allocator."""
     proxy = start_proxy("--splice", "false", executed=True)

@@ -1,7 +1,7 @@
 """The fields of a client that few requests need, because thousands of clients are at rest."""
 
 cimport cython
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.connector cimport Connector
 from cutthrough.net.poller cimport Endpoint
@@ -22,6 +22,7 @@ cdef class Extras:
     cdef object replay                  # a Replay: the player has it, or had it; None: no player
     cdef object up                      # the Sluice of the request's body; None: it goes by itself
     cdef object down                    # … of the response's
+    cdef uint64_t drawn                 # bytes that `up` has read
     cdef bytes tlvs                     # the connection's, of its PROXY header; see wire.proxy_header
     cdef Block *partial                 # part of a response's head
     cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at

@@ -9,8 +9,8 @@ slower than the other side: the client for a response, the origin for a body. An
 take any time over a response (an event stream has pauses), and a tunnel may rest: these have
 `idle_timeout` and `lifetime`.
 
-No byte is counted for it: when the grace is over, the pump's own count is compared with its
-earlier value. A reader has taken the bytes that its kernel has acknowledged. The socket's
+No byte is counted for it: when the grace is over, the count of the pump, or of the sluice that reads
+in its place, is compared with its earlier value. A reader has taken the bytes that its kernel has acknowledged. The socket's
 becoming writable shows nothing, because a third of its buffer, which may be megabytes, has
 to be free by then. For the same reason a deadline of silence that is shorter than the grace
 demands its part of the rate. If no rate is owed, as in a tunnel, a peer counts as active
@@ -36,7 +36,7 @@ cdef bint begin_wait(Client c, int whom) noexcept:
 cdef int64_t taken(Client c) noexcept:
     """Bytes that the awaited peer has sent or acknowledged."""
     if c.awaited == SENDER:
-        return c.relay.up.moved
+        return c.relay.up.moved if c.extras.up is None else c.extras.drawn
     if c.awaited == TAKER:
         return <int64_t>c.relay.up.moved - untaken(&c.origin.sock)
     return <int64_t>c.relay.down.moved - untaken(&c.sock)

@@ -20,10 +20,12 @@ from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, OK,
     ORIGIN_RESET, OVERLOADED, RESPONSE_TRUNCATED)
+from cutthrough.session.model.awaited cimport NOBODY, READER, SENDER, TAKER
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.stamps cimport note_sent
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
+from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.recording_room cimport outcome_of_loss
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 
@@ -83,6 +85,7 @@ cdef class Sluice:
                 fail(self)
             else:
                 client.count_moved()
+                note_awaited(self)
                 client.extend()
         except BaseException:
             client.poller.contain(client)
@@ -162,12 +165,29 @@ cdef int run_sluice(Sluice s) except -1:
         return end_early(s, outcome)
     if s.finished:
         return 0 if is_holding(s.pump) else end(s)
-    if s.pump.moved != before or s.held != held:
+    if note_awaited(s) or s.pump.moved != before or s.held != held:
         c.extend()
     if s.waiter is not None and not is_holding(s.pump) and (
             s.pieces or s.ended or s.pump.moved != before):
         wake(s)
     return 0
+
+
+cdef bint note_awaited(Sluice s) noexcept:
+    """Which peer owes a rate now; True: another one than before. A client owes bytes as long as
+    there is room for them, whatever the filters have taken: else each piece would begin the
+    grace anew."""
+    cdef Client c = s.client
+    cdef int whom = NOBODY
+    if not s.is_up:
+        return wait_for(c, READER if is_holding(s.pump) else NOBODY)
+    if c.state != REQUEST:
+        return False
+    if s.ended or s.held >= MOST_HELD:
+        whom = TAKER if is_holding(s.pump) else NOBODY
+    elif s.pump.allowance > 0 and not c.waits_for_100():
+        whom = SENDER
+    return wait_for(c, whom)
 
 
 cdef Pumped flush(Sluice s) noexcept:
@@ -220,6 +240,8 @@ cdef int give(Sluice s, char *data, size_t n) except -1:
     cdef Client c = s.client
     cdef size_t out_len = n
     cdef int64_t used = n
+    if s.is_up:
+        c.extras.drawn += n
     if s.chunks != NULL:
         used = 0
         out_len = 0
