@@ -1,5 +1,7 @@
 """Files that follow sessions of a database, as each host's workers read them."""
 
+import os
+import time
 from unittest import mock
 
 import msgspec
@@ -58,7 +60,7 @@ def test_a_copy_that_could_not_be_opened_is_opened_at_the_next_turn(
         tmp_path, caplog, error, opened):
     """It was left until its session changed."""
     sessions = mock.Mock(heads=lambda: {"s": (1, 2)})
-    made = ChosenCopies(str(tmp_path))
+    made = ChosenCopies(str(tmp_path), copies.nothing)
     with mock.patch.object(chosen_copies, "open_copy", side_effect=error) as call:
         for _ in range(3):
             made.follow(sessions, "other")
@@ -280,3 +282,12 @@ def test_reads_are_logged_in_the_database(hosts):
     assert hosts[0].open("other").reads() == []
     hosts[0].delete("s")
     assert hosts[0].create("s").reads() == []
+
+
+def test_what_a_killed_program_has_left_of_a_copy_is_removed(tmp_path):
+    """Each kill left a file as large as the session."""
+    for name, age in ((".new-0", copies.REMAINS_S + 60), (".new-1", 0)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    copies.drop_remains(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".new-1"]

@@ -52,6 +52,10 @@ STEPS = 5
 END_S = 9.0
 
 
+class _Ending(Exception):
+    """A copy is not made now: the writer ends, or another session is in force."""
+
+
 class SharedRecorder:
     def __init__(self, settings: Recordings, failures: Failures | None = None
                  ) -> None:
@@ -67,10 +71,11 @@ class SharedRecorder:
         self._queue: list[tuple[str, Recording]] = []
         self._sending: list[tuple[str, Recording]] = []
         self._lost = 0
+        self._is_full = False                # since the queue was empty last
         self._sessions: PostgresSessions | None = None
         self._opened: dict[str, PostgresSession] = {}
         self._copy: Copy | None = None                   # of the one in force
-        self._chosen = ChosenCopies(settings.directory)
+        self._chosen = ChosenCopies(settings.directory, self._send_meanwhile)
         self._not_copied: Exception | None = None
         self._not_sent: Exception | None = None
         self._counted = self._pruned = time.monotonic()
@@ -128,6 +133,12 @@ class SharedRecorder:
 
     def _cut_queue(self) -> None:
         fitting = self._count_fitting(self._queue)
+        if fitting == len(self._queue):
+            return
+        if not (self._is_full or self._failed):
+            log.error("recordings are dropped and counted: too many wait for the "
+                      "database")
+        self._is_full = True
         self._lost += len(self._queue) - fitting
         del self._queue[fitting:]
 
@@ -169,10 +180,6 @@ class SharedRecorder:
                 elif not self._queue and not self._closing:
                     self._there.wait(POLL_S)
                 is_last = self._closing
-                # In the order of each session, and each at once
-                self._sending = sorted(self._queue, key=itemgetter(0))
-                self._queue = []
-                self._there.notify_all()
             self._work()
             if is_last and (self._failed or not self._queue):
                 break
@@ -186,8 +193,7 @@ class SharedRecorder:
             if name != self._name:
                 self._leave()
                 self._name = name
-            for name, group in itertools.groupby(self._sending[:], itemgetter(0)):
-                self._send(name, [recording for _, recording in group])
+            self._send_queue()
         except Exception as error:           # the thread goes on, whatever it is
             self._leave()
             self._wait_with(error)
@@ -202,7 +208,8 @@ class SharedRecorder:
             self._not_copied = None
         except Exception as error:
             self._leave()
-            if is_news(error, self._not_copied) and not isinstance(error, NoSession):
+            if is_news(error, self._not_copied) and not isinstance(
+                    error, NoSession | _Ending):
                 log.error("recordings: %s; what is in the directory is replayed", error)
                 self._not_copied = error
 
@@ -231,6 +238,28 @@ class SharedRecorder:
             self._opened[name] = self._sessions.create(
                 name, manifest_of(self._settings))
             return self._opened[name]
+
+    def _send_queue(self) -> None:
+        """In the order of each session, and each at once."""
+        with self._there:
+            self._sending = sorted(self._queue, key=itemgetter(0))
+            self._queue = []
+            self._is_full &= self._sending != []
+            self._there.notify_all()
+        for name, group in itertools.groupby(self._sending[:], itemgetter(0)):
+            self._send(name, [recording for _, recording in group])
+
+    def _send_meanwhile(self) -> None:
+        """Between two steps of a copy that is being made: the recordings of minutes
+        have no room. Raises _Ending, and what keeps them from being sent."""
+        try:
+            self._send_queue()
+            name = self._in_force()
+        except Exception as error:
+            self._wait_with(error)
+            raise
+        if self._closing or name != self._name:
+            raise _Ending
 
     def _send(self, name: str, recordings: list[Recording]) -> None:
         try:
@@ -288,7 +317,8 @@ class SharedRecorder:
             drop_copy(self._settings.directory, self._name)
             return
         if self._copy is None:
-            self._copy = open_copy(self._settings.directory, self._name, shared)
+            self._copy = open_copy(self._settings.directory, self._name, shared,
+                                   self._send_meanwhile)
         for _ in range(STEPS):
             if not self._copy.follow(shared):
                 break

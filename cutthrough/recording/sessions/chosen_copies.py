@@ -9,18 +9,19 @@ change.
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from cutthrough.recording.sessions.copies import drop_copy, open_copy
+from cutthrough.recording.sessions.copies import Copy, drop_copy, open_copy
 from cutthrough.recording.sessions.directory import SUFFIX
 from cutthrough.recording.sessions.modes import mark_of
-from cutthrough.recording.sessions.postgres import PostgresSessions
+from cutthrough.recording.sessions.postgres import PostgresSession, PostgresSessions
 from cutthrough.recording.sessions.session import NoSession, SessionError
 from cutthrough.storage.store import StoreAway, StoreError
 
 log = logging.getLogger("cutthrough")
 
-# Recordings wait meanwhile; a missing copy is made whole
+# Recordings wait meanwhile
 TURN_S = 0.1
 
 Head = tuple[str, int]                       # a session's identity, and its last change
@@ -31,8 +32,9 @@ class ChosenCopies:
     """In the database's thread. The session in force is left out because its copy is
     open."""
 
-    def __init__(self, directory: str) -> None:
-        self._directory = Path(directory)
+    def __init__(self, directory: str, on_step: Callable[[], None]) -> None:
+        """`on_step`: as of open_copy."""
+        self._directory, self._on_step = Path(directory), on_step
         self._copied: dict[str, Head] = {}   # the last followed is the last
         self._marks: dict[str, tuple[tuple[int, ...], ...]] = {}
         self._failed: dict[str, str] = {}
@@ -61,7 +63,7 @@ class ChosenCopies:
         perhaps because the file was locked, or its disk full."""
         try:
             session = sessions.open(name)
-            with contextlib.closing(open_copy(self._directory, name, session)) as copy:
+            with contextlib.closing(self._open(name, session)) as copy:
                 while copy.follow(session):
                     if time.monotonic() > until:
                         return False
@@ -74,6 +76,9 @@ class ChosenCopies:
                 log.error("recordings: %s", error)
             return isinstance(error, SessionError)
         return True
+
+    def _open(self, name: str, session: PostgresSession) -> Copy:
+        return open_copy(self._directory, name, session, self._on_step)
 
     def _drop_others(self, heads: dict[str, Head], in_force: str) -> None:
         """Drops copies when their sessions no longer exist."""
@@ -93,7 +98,7 @@ class ChosenCopies:
             if name in self._failed or self._mark(name) == self._marks.get(name):
                 continue
             session = sessions.open(name)
-            with contextlib.closing(open_copy(self._directory, name, session)) as copy:
+            with contextlib.closing(self._open(name, session)) as copy:
                 copy.tell_hits(session)
             self._marks[name] = self._mark(name)
 

@@ -10,6 +10,8 @@ one file: each change is made once.
 
 import contextlib
 import secrets
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,6 +24,8 @@ from cutthrough.storage.sqlite_store import transaction
 
 # Recordings of one transaction
 STEP = 200
+# A copy that is being made is written more often
+REMAINS_S = 3600.0
 # Hits of one transaction
 MOST_HITS = 1000
 
@@ -97,9 +101,14 @@ class Copy(Session):
                     [(hits, number) for number, hits in rows])
 
 
-def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Copy:
-    """The copy of this session; if it is missing, it is made whole. Raises OSError and
-    StoreError, and SessionError if the file is no copy."""
+def nothing() -> None: ...
+
+
+def open_copy(directory: str | Path, name: str, session: PostgresSession,
+              on_step: Callable[[], None] = nothing) -> Copy:
+    """The copy of this session; if it is missing, it is made whole. That of a large
+    session takes minutes: `on_step` is called after each STEP, and ends it if it
+    raises. Raises OSError and StoreError, and SessionError if the file is no copy."""
     folder = Path(directory)
     path, key = folder / f"{name}{SUFFIX}", read_key(folder / "key")
     if path.exists():
@@ -112,12 +121,13 @@ def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Cop
             return copy
         copy.close()
         Sessions(folder).delete(name)        # its session was deleted
+    drop_remains(folder)
     new = folder / f".new-{secrets.token_hex(8)}"
     try:
         new_copy = Copy(new, key, session.identity, session)
         try:
             while new_copy.follow(session):
-                pass
+                on_step()
         finally:
             new_copy.close()
         with contextlib.suppress(FileExistsError):   # of another program
@@ -125,6 +135,14 @@ def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Cop
     finally:
         new.unlink(missing_ok=True)
     return Copy(path, key)
+
+
+def drop_remains(folder: Path) -> None:
+    """What programs that were killed have left of copies."""
+    for path in folder.glob(".new-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > REMAINS_S:
+                path.unlink()
 
 
 def drop_copy(directory: str | Path, name: str) -> None:
