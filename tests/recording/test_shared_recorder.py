@@ -12,6 +12,7 @@ from cutthrough.recording.record import shared_recorder
 from cutthrough.recording.record.shared_recorder import SharedRecorder
 from cutthrough.recording.sessions.copies import Copy
 from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.recording.sessions.postgres import PostgresSessions
 from cutthrough.storage.postgres import Base
 from cutthrough.storage.store import StoreAway
@@ -147,3 +148,15 @@ def test_a_commit_without_an_answer_adds_nothing_twice(recorder, monkeypatch, is
     wait_until(lambda: not made.waiting, "the end of the outage")
     assert [one.request.path for one in sessions.open("one").recordings()] == [
         f"/{n}" for n in range(5)]
+
+
+def test_a_mode_that_cannot_be_read_loses_nothing(recorder, tmp_path, caplog):
+    """Each recording was lost meanwhile. Its former content counts, as for files."""
+    made, sessions = recorder
+    write_state(tmp_path / "a", State(session="b"))
+    assert made.write([of("")]) == 0
+    wait_until(lambda: counts(sessions) == {"b": 1}, lambda: str(counts(sessions)))
+    (tmp_path / "a/mode").write_text("{")
+    assert made.write([of("")]) == 0
+    wait_until(lambda: counts(sessions) == {"b": 2}, lambda: str(counts(sessions)))
+    assert "recordings go into session b: the mode cannot be read" in caplog.text

@@ -16,7 +16,7 @@ from cutthrough.recording.record.book import Book, TooManySessions, count_fittin
 from cutthrough.recording.record.making import Maker
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
-from cutthrough.recording.sessions.modes import read_state
+from cutthrough.recording.sessions.modes import InForce
 from cutthrough.recording.sessions.retention import Retention
 from cutthrough.recording.sessions.session import SessionError
 from cutthrough.recording.sessions.turns import Turn
@@ -42,8 +42,7 @@ class Recorder:
         self._maker = Maker(settings.hooks, settings.cuts, failures)
         self._retention = Retention(settings.directory)
         self._books: dict[str, Book] = {}    # the last used is the last
-        self._name = settings.session
-        self._unread = ""
+        self._in_force = InForce(settings.directory, settings.session)
         self._lost = 0
 
     def write(self, taped: list[Taped], turn: Turn | None = None) -> int:
@@ -75,7 +74,7 @@ class Recorder:
     def book(self, name: str = "") -> Book:
         """"": of the session in force."""
         is_chosen = name != ""
-        name = name or self._in_force()
+        name = name or self._in_force.read()
         book = self._books.pop(name, None)
         if book is None:
             if len(self._books) >= MOST_OPEN:
@@ -84,19 +83,6 @@ class Recorder:
                         self._check_number if is_chosen else _may_always)
         self._books[name] = book
         return book
-
-    def _in_force(self) -> str:
-        """If the mode's file cannot be read, its former content counts."""
-        try:
-            state = read_state(self._settings.directory)
-        except (OSError, ValueError) as error:
-            if self._unread != str(error):
-                self._unread = str(error)
-                log.error("recordings go into session %s: the mode cannot be read: %s",
-                          self._name, error)
-        else:
-            self._unread, self._name = "", state.session or self._settings.session
-        return self._name
 
     def _drop(self) -> None:
         """The book that was used longest ago, of those without waiting recordings."""
@@ -122,7 +108,7 @@ class Recorder:
         """Some recordings wait until they can be written: of the session in force, or
         of any if requests choose."""
         return any(book.waiting for name, book in self._books.items()
-                   if self._choice.is_free or name == self._name)
+                   if self._choice.is_free or name == self._in_force.name)
 
     def move(self) -> None:
         """Between two batches: SQLite's log goes to the file, if it is long."""

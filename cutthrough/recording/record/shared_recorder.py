@@ -31,7 +31,7 @@ from cutthrough.recording.record.recorder import MOST_SESSIONS
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.chosen_copies import ChosenCopies
 from cutthrough.recording.sessions.copies import Copy, drop_copy, open_copy
-from cutthrough.recording.sessions.modes import read_state
+from cutthrough.recording.sessions.modes import InForce
 from cutthrough.recording.sessions.postgres import PostgresSession, PostgresSessions
 from cutthrough.recording.sessions.session import NoSession, SessionError
 from cutthrough.storage.settings import Recordings
@@ -64,6 +64,7 @@ class SharedRecorder:
         self._maker = Maker(settings.hooks, settings.cuts, failures)
         self._choice = Choice(settings.session_field, settings.session_user)
         self._name = self._failed = ""
+        self._in_force = InForce(settings.directory, settings.session)
         # For the fields of both threads: _failed, and the next four
         self._there = threading.Condition()
         self._closing = False
@@ -105,11 +106,7 @@ class SharedRecorder:
 
     def _put(self, recordings: list[tuple[str, Recording]]) -> int:
         """Each with the session that its request chose; "": that in force."""
-        try:
-            in_force = self._in_force()
-        except (OSError, ValueError) as error:
-            log.error("%d recordings are lost: %s", len(recordings), error)
-            return len(recordings)
+        in_force = self._in_force.read()
         waiting = [(name or in_force, recording) for name, recording in recordings]
         until = time.monotonic() + ROOM_S
         with self._there:
@@ -189,7 +186,7 @@ class SharedRecorder:
 
     def _work(self) -> None:
         try:
-            name = self._in_force()
+            name = self._in_force.read()
             if name != self._name:
                 self._leave()
                 self._name = name
@@ -212,10 +209,6 @@ class SharedRecorder:
                     error, NoSession | _Ending):
                 log.error("recordings: %s; what is in the directory is replayed", error)
                 self._not_copied = error
-
-    def _in_force(self) -> str:
-        """Raises OSError and ValueError."""
-        return read_state(self._settings.directory).session or self._settings.session
 
     def _open(self, name: str) -> PostgresSession:
         """Raises NoSession, StoreError and OSError."""
@@ -254,11 +247,10 @@ class SharedRecorder:
         have no room. Raises _Ending, and what keeps them from being sent."""
         try:
             self._send_queue()
-            name = self._in_force()
         except Exception as error:
             self._wait_with(error)
             raise
-        if self._closing or name != self._name:
+        if self._closing or self._in_force.read() != self._name:
             raise _Ending
 
     def _send(self, name: str, recordings: list[Recording]) -> None:

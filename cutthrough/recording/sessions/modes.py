@@ -4,6 +4,7 @@ They are in a file of the directory of sessions, so that they outlive a reload a
 restart, and all workers find them: each looks every POLL_S.
 """
 
+import logging
 import os
 import time
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Literal, get_args
 import msgspec
 
 from cutthrough.recording.sessions.session import is_name
+
+log = logging.getLogger("cutthrough")
 
 Mode = Literal["rules", "off", "record", "replay", "cache", "spy"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -43,6 +46,27 @@ def read_state(directory: str | Path) -> State:
         if name and not is_name(name):
             raise ValueError(f"{path}: {name!r:.110} is no name of a session")
     return state
+
+
+class InForce:
+    """The session in force, for a writer. `name`: as it was read last; if the mode's
+    file cannot be read, its former content counts."""
+
+    def __init__(self, directory: str, configured: str) -> None:
+        self._directory, self._configured = directory, configured
+        self.name, self._unread = configured, ""
+
+    def read(self) -> str:
+        try:
+            state = read_state(self._directory)
+        except (OSError, ValueError) as error:
+            if self._unread != str(error):
+                self._unread = str(error)
+                log.error("recordings go into session %s: the mode cannot be read: %s",
+                          self.name, error)
+        else:
+            self._unread, self.name = "", state.session or self._configured
+        return self.name
 
 
 def write_state(directory: str | Path, state: State, is_new_run: bool = True) -> None:
