@@ -65,7 +65,10 @@ class Host:
         return int(text) if text is not None and text.lstrip("-").isdigit() else None
 
     def may(self, *capabilities: int) -> bool:
-        """Whether this process has one of these capabilities."""
+        """Whether this process has one of these capabilities on the host: those that it
+        has in a user namespace of its own are of nothing that is the host's."""
+        if self.text("proc/self/uid_map") not in (None, "0 0 4294967295"):
+            return False
         for line in self.lines("proc/self/status"):
             if line.startswith("CapEff:"):
                 held = int(line.split()[1], 16)

@@ -20,7 +20,6 @@ from cutthrough.generation.policy_files import load_users
 from cutthrough.net.options import SocketOption, read_options
 from cutthrough.process.loops import choose_loop, make_loop
 
-CAP_NET_BIND_SERVICE = 10
 # A lost segment is sent again within this time (haproxy's proxy-protocol.txt; R50)
 RESENT_S = 3
 SLOW_BUILDS = {
@@ -162,13 +161,28 @@ def check_proxy_protocol(config: Config) -> Iterator[Finding]:
 
 def check_ports(case: Case) -> Iterator[Finding]:
     path = "proc/sys/net/ipv4/ip_unprivileged_port_start"
-    first = case.host.number(path) or 1024
     low = sorted({listener.address[1] for listener in case.config.all_listeners
-                  if 0 < listener.address[1] < first})
-    if low and not case.host.may(CAP_NET_BIND_SERVICE):
+                  if is_forbidden(*listener.address)})
+    if low:
         yield Finding("privileged ports", "warn", ", ".join(map(str, low)),
-                      f"{first} and above", "this user may not listen there: the"
-                      " socket unit of deploy/systemd opens them as root")
+                      f"{case.host.number(path) or 1024} and above", "this user may "
+                      "not listen there: the socket unit of deploy/systemd opens them "
+                      "as root")
+
+
+def is_forbidden(host: str, port: int) -> bool:
+    """Whether this user may not listen there. A capability says little: it may be of
+    another user namespace than the network's."""
+    if not port:
+        return False
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as sock:
+        try:
+            sock.bind((host, port))
+        except PermissionError:
+            return True
+        except OSError:                      # in use, or not this host's
+            return False
+    return False
 
 
 def judge_options(address: str, options: list[SocketOption]) -> Finding:

@@ -23,7 +23,8 @@ def check_source(row: SourceRow, case: Case) -> Iterator[Finding]:
     name = f"source {row.name}"
     for key, reason in refused_options(row):
         yield Finding(name, "fail", f"{key}: {reason}", "the capability",
-                      "AmbientCapabilities= of the unit, or leave the key out")
+                      "AmbientCapabilities= and PrivateUsers=no of the unit, or "
+                      "leave the key out")
     for part, reason in missing_parts(row):
         yield Finding(name, "fail", f"{part}: {reason}", "exists on this host",
                       "`ip address` and `ip link` list what there is; requests from "

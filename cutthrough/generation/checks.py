@@ -125,7 +125,8 @@ def check_transparent(config: Config) -> None:
                     set_transparent(sock, True)
             except OSError as error:
                 raise ConfigError(
-                    "", "listeners", f"{error.strerror}: tproxy needs CAP_NET_ADMIN",
+                    "", "listeners", f"{error.strerror}: tproxy needs CAP_NET_ADMIN, "
+                    "and in a unit PrivateUsers=no",
                     path=(number, "transparent")) from None
 
 

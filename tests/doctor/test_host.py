@@ -152,6 +152,9 @@ def test_a_privileged_user_has_no_bound_of_pipes(stock):
     tree(stock, proc__self__status="CapEff:\t000001ffffffffff\n")
     (found,) = kernel.check_pipes(make_case(stock))
     assert found.verdict == "ok" and "64 of 1 MiB for others" in found.seen
+    tree(stock, proc__self__uid_map="         0       1000          1\n")
+    (found,) = kernel.check_pipes(make_case(stock))
+    assert found.verdict == "note", "root of a user namespace alone"
 
 
 def test_without_splice_nothing_is_said_of_pipes(stock):
@@ -256,12 +259,23 @@ def test_listeners_are_judged_by_who_reaches_them(options, name, verdict):
     assert verdicts(found)[name] == verdict
 
 
-@pytest.mark.parametrize(("port", "status", "told"), [
-    (80, "CapEff:\t0\n", ["warn"]), (80, "CapEff:\t400\n", []),
-    (3128, "CapEff:\t0\n", []), (0, "CapEff:\t0\n", [])])
-def test_a_port_that_takes_privilege_is_told(tmp_path, port, status, told):
-    case = make_case(tree(tmp_path, proc__self__status=status),
-                     listen=[f"127.0.0.1:{port}"])
+class Refusing(socket.socket):
+    """A socket of a process that may not bind port 80."""
+
+    def bind(self, address):
+        if address[1] == 80:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        super().bind(address)
+
+
+@pytest.mark.parametrize(("address", "told"), [
+    ("127.0.0.1:80", ["warn"]), ("[::1]:80", ["warn"]), ("127.0.0.1:0", []),
+    ("127.9.9.9:3128", [])])
+def test_a_port_that_takes_privilege_is_told(stock, monkeypatch, address, told):
+    """A capability of another user namespace than the network's was believed."""
+    tree(stock, proc__self__status="CapEff:\t000001ffffffffff\n")
+    monkeypatch.setattr(program.socket, "socket", Refusing)
+    case = make_case(stock, listen=[address])
     assert [one.verdict for one in program.check_ports(case)] == told
 
 
