@@ -2,6 +2,8 @@
 
 import argparse
 import errno
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from cutthrough.cli import main as cli
 from cutthrough.cli.verbs import VERBS, make_parser, parse
 from cutthrough.config.settings import flag_name
+from tests.support.proxy import ROOT, clean_environment
 from tests.support.verbs import run_verb
 
 # As sys.argv has the octet E9, by Python's surrogateescape
@@ -96,3 +99,17 @@ def test_the_module_of_each_verb_has_its_run():
 def verbs_of(parser):
     return next(action for action in parser._actions
                 if isinstance(action, argparse._SubParsersAction)).choices.items()
+
+
+@pytest.mark.parametrize(("words", "status", "said"), [
+    ("passwd ann", 1, "cutthrough: no password was given\n"),
+    ("suggest --log -", 0, ""),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_an_input_that_is_closed_is_empty(words, status, said):
+    """Python has no sys.stdin then: `passwd`, `mcp` and `recordings edit` ended with a
+    traceback."""
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "cutthrough",
+         *words.split()], cwd=ROOT, timeout=60, text=True, capture_output=True,
+        env=clean_environment())
+    assert (done.returncode, done.stderr) == (status, said)

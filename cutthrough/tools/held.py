@@ -128,7 +128,9 @@ def read_edit(listener: Listener, args: argparse.Namespace) -> dict[str, Any]:
             with open(args.data_file, "rb") as file:
                 changes["body"] = b64encode(file.read()).decode()
         except OSError as error:
-            raise ConfigError("command line", "--data-file", str(error)) from None
+            raise ConfigError(
+                "command line", "--data-file",
+                f"{args.data_file}: {error.strerror or error}") from None
     if args.hold_body:
         changes["hold_body"] = True
     if not changes:

@@ -140,7 +140,9 @@ def edit(request: Request, left: list[str], args: argparse.Namespace
             with open(args.data_file, "rb") as file:
                 body = file.read()
         except OSError as error:
-            raise ConfigError("command line", "--data-file", str(error)) from None
+            raise ConfigError(
+                "command line", "--data-file",
+                f"{args.data_file}: {error.strerror or error}") from None
         left = [part for part in left if not part.startswith("body ")]
     if args.url:
         left = [part for part in left if not part.startswith("url ")]
