@@ -32,7 +32,9 @@ WORK = TREE / "build" / "fuzz"
 MOST_BYTES = {"request": 2048, "response": 2048, "chunks": 512, "target": 300,
               "proxy_header": 600, "parents": 1200, "socks": 600,
               "hello": 800, "path": 400, "records": 600, "messages": 600,
-              "session": 2048}
+              "session": 2048, "http2_fields": 800, "http2_frames": 2048,
+              "http2_response": 800, "http2_origin": 2048, "names": 300,
+              "body": 800, "imported": 3000}
 CLANGS = ("clang", *(f"clang-{version}" for version in range(22, 11, -1)))
 
 
@@ -126,15 +128,15 @@ def main() -> int:
     library = build()
     if why := enter_alone():            # no packet leaves, at any dial
         print(f"fuzz: in the network of this host: {why}", file=sys.stderr)
-    print(f"{'target':10}{'inputs':>12}{'inputs/s':>10}{'edges':>8}{'corpus':>8}")
+    print(f"{'target':14}{'inputs':>12}{'inputs/s':>10}{'edges':>8}{'corpus':>8}")
     failed = False
     for target in targets:
         run = fuzz(target, library, max(1, options.seconds // len(targets)))
         failed = failed or run.status != 0
-        print(f"{target:10}{run.inputs:12}{run.per_second:10}{run.edges:8}"
+        print(f"{target:14}{run.inputs:12}{run.per_second:10}{run.edges:8}"
               f"{run.corpus:8}{'  FAILED' if run.status else ''}", flush=True)
         if options.keep and not run.status:
-            print(f"{'':10}{keep(target, library)} new inputs kept")
+            print(f"{'':14}{keep(target, library)} new inputs kept")
     return int(failed)
 
 

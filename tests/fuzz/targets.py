@@ -30,7 +30,7 @@ from tests.doors.wire import (
     rewrite_request,
     rewrite_response,
 )
-from tests.fuzz import http2_targets
+from tests.fuzz import content_targets, http2_targets
 from tests.wire import (
     twin,
     twin_hello,
@@ -297,4 +297,4 @@ TARGETS = {
     "target": fuzz_target, "proxy_header": fuzz_proxy_header,
     "parents": fuzz_parents, "socks": fuzz_socks, "hello": fuzz_hello,
     "path": fuzz_path, "records": fuzz_records, "messages": fuzz_messages,
-    **http2_targets.TARGETS}
+    **http2_targets.TARGETS, **content_targets.TARGETS}

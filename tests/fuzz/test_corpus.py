@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.__main__ import MOST_BYTES
 from tests.fuzz.corpus import escape, read_corpus
 from tests.fuzz.session import Stage
 from tests.fuzz.targets import TARGETS
@@ -89,6 +90,11 @@ def mutate(chance: random.Random, inputs: list[bytes]) -> bytes:
             data[start:end] * 2,
             other[chance.randint(0, len(other)):])) + data[end:]
     return data
+
+
+def test_each_target_has_a_longest_input() -> None:
+    """`make fuzz` left out the targets of HTTP/2: it runs those of MOST_BYTES."""
+    assert set(MOST_BYTES) == set(NAMES)
 
 
 def test_an_input_is_written_as_it_is_read() -> None:
