@@ -146,6 +146,21 @@ class DryRun:
             return finding
         return self._with_source(request.caller, finding, address)
 
+    def may_refuse_address(self, request: Request, path: bytes | None = None) -> bool:
+        """Whether a rule refuses some address of a host that passes by its name: a rule
+        that denies by the address is skipped until that is known."""
+        if self.snapshot.acl is None:
+            return False
+        for rule in self.policy.rules:
+            if rule.action == "deny":
+                texts = [text for text in (*rule.addresses, *rule.hosts)
+                         if "/" in text or is_address(text)]
+                for text in texts[:1] + texts[1:][-1:]:     # one is like the others
+                    address = str(ipaddress.ip_network(text).network_address)
+                    if self._ask(request, address, None, path).outcome != OK:
+                        return True
+        return False
+
     def _with_source(self, caller: Caller, finding: Finding, address: str) -> Finding:
         """Adds the source of a connection to an address that may pass."""
         name = finding.source or self._of_users.get(caller.user, "")

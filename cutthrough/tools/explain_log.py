@@ -106,7 +106,9 @@ def judge_line(judge: DryRun, line: Line) -> Finding:
     if by_name.outcome != "ok" or line.origin:
         return by_name
     address = host if is_address(host) else line.peer
-    if not address and by_name.address_dependent:
+    if not address and (by_name.address_dependent or (
+            not judge.resolves_there(judge.route_of(by_name.route))
+            and judge.may_refuse_address(request, path))):
         return by_name._replace(outcome=MAYBE)
     finding = judge.judge_address(request, address, path=path) if address else by_name
     if finding.outcome != "ok" or not finding.waits:
