@@ -165,9 +165,13 @@ def load_code(name: str) -> Code | None:
 
 
 def read_text(path: str) -> str:
-    """Returns a file's text. Raises PolicyError."""
+    """Returns a file's text. Raises PolicyError.
+
+    A byte order mark, which editors of Windows write, is no part of it: it would be a
+    part of the first user's name, who could never log in.
+    """
     try:
-        return read_bytes(path).decode()
+        return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:              # the exception's text quotes the line (R37)
         raise PolicyError(path, "", "is not UTF-8") from None
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from cutthrough.config.user_names import composed
 from cutthrough.generation.policy_files import read_text
 from cutthrough.policy.auth import normalized
 from cutthrough.policy.source import PolicyError
@@ -87,7 +88,8 @@ def _put_line(path: str, user: str, line: str) -> None:
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    at = next((i for i, row in enumerate(lines) if row.partition(":")[0] == user), None)
+    at = next((i for i, row in enumerate(lines)
+               if composed(row.partition(":")[0]) == composed(user)), None)
     if at is None:
         lines.append(line)
     else:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from cutthrough.generation.policy_files import read_text
+from cutthrough.generation.policy_files import load_users, read_text
 from cutthrough.policy.users import check_hash, read_htpasswd
 from cutthrough.tools.passwd import put_line
 from tests.support.proxy import ROOT, clean_environment
@@ -84,6 +84,19 @@ def test_what_cannot_be_used_exits_2_with_the_reason(arguments, typed, reason):
 def test_no_password_exits_1():
     done = passwd("ann", typed=b"")
     assert (done.returncode, done.stderr) == (1, b"cutthrough: no password was given\n")
+
+
+@pytest.mark.parametrize("there", ["a\u0308nna", "\ufeffänna"])
+def test_a_line_of_the_same_name_in_another_spelling_is_replaced(tmp_path, there):
+    """It was appended, and then the file was refused: the user was in it twice. Behind
+    a byte order mark the name was another one, which nobody could have."""
+    file = tmp_path / "users"
+    file.write_text(f"{there}:{APR1}\n")
+    assert [*load_users(str(file))] == ["änna"]
+    assert passwd("änna", "--file", file).returncode == 0
+    assert file.read_text().startswith("änna:$2b$")
+    assert file.read_text().count("\n") == 1
+    assert check(file).returncode == 0
 
 
 def test_a_file_that_is_none_of_users_is_left_alone(tmp_path):
