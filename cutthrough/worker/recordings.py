@@ -44,10 +44,11 @@ class Recordings:
 
     def prepare(self, generation: Generation, snapshot: Snapshot,
                 transaction: Transaction) -> None:
-        """Requests in hand keep their player. Raises ValueError."""
+        """Raises ValueError. If the generation records nothing, the player stays: a
+        request in hand keeps its rule, and what replays must not reach the network
+        (R60)."""
         config = generation.config
         if not generation.policy.records:
-            transaction.on_commit(self._assign, None, None)
             return
         from cutthrough.recording.match.matcher import Matcher
         from cutthrough.recording.play.player import Player, Settings, make_route
@@ -87,13 +88,11 @@ class Recordings:
     def _assign_hooks(self, hooks: Any, code: tuple[str, Code | None]) -> None:
         self._hooks, self._code = hooks, code
 
-    def _assign(self, player: "Player | None", room: RingRoom | None) -> None:
+    def _assign(self, player: "Player", room: RingRoom | None) -> None:
         context = self._context
-        context.player = player
-        context.answers = None if player is None else self._answers
-        if player is not None:
-            self._player = player
-            self._room = context.room = room
+        self._player = context.player = player
+        context.answers = self._answers
+        self._room = context.room = room
 
     def _set_mode(self, mode: str) -> None:
         self._context.recording = RECORDINGS.get(mode, -1)   # `rules` has none
