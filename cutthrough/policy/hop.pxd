@@ -6,7 +6,7 @@ cdef enum HopKind:
     HOP_DIRECT = 0          # a connection to the destination itself
     HOP_PARENT              # a connection to the destination through a parent
     HOP_FORWARD             # a connection to a parent; the request in absolute form goes to it
-    HOP_NAMED_ORIGIN              # a connection to a server of a named origin
+    HOP_NAMED_ORIGIN        # a connection to a server of a named origin
     HOP_LOCAL               # an origin in Python: see session.ways.local
 
 # All zero: direct, in plain text, from the address that the kernel selects. A number stands for
