@@ -37,8 +37,8 @@ Key = tuple[Address, int]
 
 
 class Opened:
-    """The sockets of a generation by listener, in force or not. `undo` closes those
-    that are new, and gives the others back what they had."""
+    """The sockets of a generation by listener, in force or not. `undo` closes the new
+    sockets, and restores the options of the others."""
 
     def __init__(self, groups: dict[Key, list[socket.socket]],
                  undo: contextlib.ExitStack | None = None) -> None:
@@ -57,13 +57,14 @@ class Opened:
         return tuple(zip(*mine, strict=True))
 
     def pause(self, index: int, slots: int) -> None:
-        """No worker accepts on the slot's own sockets for some time: the kernel would
-        give them callers all the same, who would wait. shutdown(2) takes them out of
-        the others' group, and resets who waits already; the address stays bound. The
-        slot's next worker lets them listen again.
+        """No worker accepts on the slot's own sockets for some time. If they went on
+        listening, the kernel would give them callers, and these would wait. shutdown(2)
+        takes the sockets out of the group of their address, and resets connections in
+        their queues; the address stays bound. When the slot has its next worker, it
+        lets them listen again.
 
-        A socket that does not listen stays as it is: shutdown(2) would fail, but mark
-        it, and each connection that it accepts later would begin with its end."""
+        If a socket does not listen, it stays as it is, because shutdown(2) would fail
+        and mark it: each connection accepted later would begin with its end."""
         for group in self.groups.values():
             for sock in group[index::slots] if len(group) >= slots else ():
                 if sock.family != socket.AF_UNIX and sock.getsockopt(
@@ -79,7 +80,8 @@ class Listeners:
     """Owns every listening socket; `close` closes them.
 
     `adopted`: sockets that systemd or the previous program opened; they belong to this
-    object now. `open` keeps those with a configured address and closes the others.
+    object now. `prepare` keeps the sockets of configured addresses, and `commit` closes
+    the others.
     """
 
     def __init__(self, adopted: Iterable[socket.socket] = (),
@@ -89,11 +91,11 @@ class Listeners:
         self._adopted = list(adopted)
         self._groups: dict[Key, list[socket.socket]] = {}
         self._dropped: list[socket.socket] = []
-        # The inode of each file: those that this program removes, and those that it has
-        # taken over and that the previous program would still need
+        # The inodes of files that this program removes; and of files that it has taken
+        # over, because the previous program would still need them if this one fails
         self._files: dict[str, int] = {}
         self._inherited: dict[str, int] = {}
-        # Before this program serves: gives adopted sockets back what they had
+        # Before this program serves: restores the options of adopted sockets
         self._serves = False
         self._undo = contextlib.ExitStack()
 
@@ -133,8 +135,8 @@ class Listeners:
         """`close_dropped` closes the sockets of addresses no longer given, unless a
         later `prepare` gives their address again.
 
-        Until this program serves, `close` undoes it: the sockets that it has adopted
-        are still the previous program's, which goes on if this one fails.
+        Until this program serves, `close` undoes it, because adopted sockets are still
+        the previous program's: if this one fails, that one goes on.
         """
         kept = opened.undo.pop_all()
         if not self._serves:
@@ -207,9 +209,9 @@ class Listeners:
 
 
 class Lent:
-    """What sockets and their files have before a new program gets them. It changes that
-    to what its own configuration says, and gives it back if it fails; but it may be
-    killed, and then only the program that lent the sockets is left to do so."""
+    """The options of sockets, and the access to their files, before a new program gets
+    them. It changes them by its own configuration, and restores them if it fails. If it
+    is killed, only the program that lent the sockets can restore them."""
 
     def __init__(self, sockets: list[socket.socket], backlogs: dict[Address, int]
                  ) -> None:
