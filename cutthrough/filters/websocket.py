@@ -60,7 +60,7 @@ class Conversation:
     def close(self, label: str, text: str) -> None:
         """Tells both sides, and ends both streams."""
         code = _CODES.get(label, INTERNAL_ERROR)
-        reason = (text if label == "filter_refused" else label).encode()
+        reason = (text if label == "filter_refused" else label).encode(errors="replace")
         reason = reason[:MOST_REASON].decode(errors="ignore").encode()
         for way in self._ways.values():
             if not (way.is_within or way.is_closed):

@@ -10,6 +10,10 @@ cdef class Decision:
     cdef readonly str tls           # "pass": its tunnel is not opened; "": as the rule says
     cdef int64_t until_ms           # when the cached decision expires
 
+# A refusal for any other reason than a hook's, whatever the text: as much of it as a decision has
+# goes to the log, with `?` for what is not printable ASCII
+cdef Decision denial(str reason)
+
 cdef class DecisionCache:
     cdef dict decisions             # (user, canonical host and port, fingerprints) -> Decision
     cdef int bound

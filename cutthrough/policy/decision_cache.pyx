@@ -51,6 +51,11 @@ cdef class Decision:
                 f"ttl={self.ttl:g}, limits={self.limits!r}, tls={self.tls!r})")
 
 
+cdef Decision denial(str reason):
+    shown = [c if c.isascii() and c.isprintable() else "?" for c in reason[:MOST_REASON]]
+    return Decision(False, reason="".join(shown))
+
+
 cdef class DecisionCache:
 
     def __init__(self, bound=10000):

@@ -35,6 +35,7 @@ cdef enum:
     N_VARIANTS = 8
     MOST_REPLY = 1024
     MOST_WITH_ID = 8192
+    MOST_TEXT = 1000        # characters of others: a reply goes out in one send
     MOST_ID = 32            # a worker's number, `-`, and a uint64_t
     RETRY_DIGITS = 10       # of a uint32_t
 
@@ -102,7 +103,7 @@ cdef const char *reply_with_retry(int outcome, bint close, bint body, bint known
 
 cdef bytes reply_with_text(int status, str label, str text, bint close, bint body):
     phrase = PHRASES.get(status, "")
-    text = "".join([c if c.isprintable() else "?" for c in text])
+    text = "".join([c if c.isprintable() else "?" for c in text[:MOST_TEXT]])
     content = f"{status} {label}: {text}\n".encode("utf-8", "replace")
     return build_reply(f"{status} {phrase}", label, "text/plain; charset=utf-8", content, close,
                        body)

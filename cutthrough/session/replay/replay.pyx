@@ -28,7 +28,7 @@ from cutthrough.net.pump cimport Pump
 from cutthrough.net.relay cimport start_pump
 from cutthrough.outcome cimport OK, RECORDING_MISSED, REPLAY_FAILED, REPLAYED, status_of
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.decision_cache import Decision
+from cutthrough.policy.decision_cache cimport denial
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.model.client cimport Client, extras_of, is_last, user_of, worker_of_id
 from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN, parked
@@ -46,9 +46,6 @@ from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, open_sluic
 from cutthrough.session.ways.local cimport answer_by
 from cutthrough.wire.names cimport M_HEAD
 from cutthrough.wire.reply cimport reply_to_replay
-
-cdef enum:
-    MOST_REASON = 64            # of a Decision
 
 
 cdef int replay(Client c) except -1:
@@ -123,8 +120,7 @@ cdef class Replay(Responder):
             return
         try:
             c.poller.take_time()
-            extras_of(c).decision = Decision(
-                False, reason=brief(text) if is_explained else text)
+            extras_of(c).decision = denial(text)
             if not is_explained or not may_reply(c):
                 c.refuse(outcome)
                 return
@@ -262,8 +258,7 @@ cdef class Replay(Responder):
         self.ending = OUTCOMES[label]
         if self.client is not None:
             self.client.request.ending = self.ending
-            extras_of(self.client).decision = Decision(
-                False, reason=brief(text))
+            extras_of(self.client).decision = denial(text)
 
     def switch(self, function):
         """A recording of a WebSocket answers: this function has the other end (see local)."""
@@ -302,7 +297,3 @@ cdef class Replay(Responder):
         except BaseException:
             c.poller.contain(c)
         return self.chunked
-
-
-cdef str brief(str text):
-    return text.encode("ascii", "replace").decode()[:MOST_REASON]

@@ -17,7 +17,7 @@ from cutthrough.net.buffers cimport COPY_BLOCK, scratch
 from cutthrough.net.pump cimport Tap
 from cutthrough.outcome cimport FILTER_FAILED, FILTER_REFUSED, OK, status_of
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.decision_cache import Decision
+from cutthrough.policy.decision_cache cimport denial
 from cutthrough.session.judge.authorize cimport judge_late
 from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.client cimport Client, extras_of, is_last
@@ -89,7 +89,7 @@ cdef class Filtering(Responder):
             return
         try:
             c.poller.take_time()
-            extras_of(c).decision = Decision(False, reason=text)
+            extras_of(c).decision = denial(text)
             if self.up_side is not None:
                 c.request.ending = outcome      # when both sides have their close
                 self.run.on_refused(label, text)

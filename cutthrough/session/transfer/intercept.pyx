@@ -34,7 +34,7 @@ from cutthrough.net.transport cimport (
 from cutthrough.outcome cimport (
     NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED, label_of,
     status_of)
-from cutthrough.policy.decision_cache import Decision
+from cutthrough.policy.decision_cache cimport denial
 from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.session.judge.secure cimport put_transport
 from cutthrough.session.model.client cimport Client, extras_of, is_last, own_opening
@@ -56,7 +56,6 @@ from cutthrough.wire.reply cimport reply_with_text
 log = logging.getLogger("cutthrough")
 
 cdef enum:
-    MOST_REASON = 64            # of a Decision
     UNRECOGNIZED_NAME = 112     # alert (RFC 6066 section 3)
 
 cdef long denied = 0            # certificates of origins, not accepted
@@ -215,7 +214,7 @@ cdef int fail_why(Client c, int outcome, str why) except -1:
     cdef bint close = is_last(c)
     cdef bytes reply
     cdef int status = status_of(outcome)
-    extras_of(c).decision = Decision(False, reason=why[:MOST_REASON])
+    extras_of(c).decision = denial(why)
     if (<Inside>c.entrance).opening == NULL or c.request.method >= M_CONNECT:
         return fail(c, outcome)
     reply = reply_with_text(status, label_of(outcome).decode(), c.extras.decision.reason,
