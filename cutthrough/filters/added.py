@@ -145,7 +145,7 @@ class Added:
             response.replace_headers(Headers.as_they_came(fields))
         reason = echoes.text(response.reason)
         if reason != response.reason:
-            response.replace_reason(reason)
+            response.reason = reason
 
     async def _on_whole_body(self, flow: Flow, body: bytes) -> bytes:
         assert self.echoes is not None

@@ -155,7 +155,7 @@ class _Passage:
 
     def restore_head(self, kept: tuple[Request, Response | None] | None) -> None:
         if kept is not None:
-            self.run.flow.request, self.run.flow.response = kept
+            self.run.flow._request, self.run.flow._response = kept
 
     # Piece by piece.
 

@@ -131,8 +131,8 @@ class Request:
         "_method",
         "_path",
         "_port",
-        "scheme",
-        "version",
+        "_scheme",
+        "_version",
     )
 
     def __init__(self, method: str, host: str, port: int, path: str,
@@ -145,8 +145,17 @@ class Request:
         self._lines = headers if isinstance(headers, str) else ""
         self._changed = False
         self._fixed = ""
-        self.version = version
-        self.scheme = scheme            # "https": inside an interception; "": CONNECT
+        self._version, self._scheme = version, scheme
+
+    @property
+    def version(self) -> str:
+        """The client's."""
+        return self._version
+
+    @property
+    def scheme(self) -> str:
+        """`https`: inside an interception; "": of a CONNECT."""
+        return self._scheme
 
     @property
     def headers(self) -> Headers:
@@ -227,14 +236,14 @@ class Request:
     @property
     def url(self) -> str:
         path = "" if self._path == "*" else self._path
-        return f"{self.scheme}://{self.authority}{path}" if self.scheme else (
+        return f"{self._scheme}://{self.authority}{path}" if self._scheme else (
             self.authority)
 
     def copy(self) -> "Request":
         request = Request(self._method, self._host, self._port, self._path,
                           self._lines if self._headers is None else
-                          self._headers.copy(), version=self.version,
-                          scheme=self.scheme)
+                          self._headers.copy(), version=self._version,
+                          scheme=self._scheme)
         request.fix(self._fixed)
         request._changed = self._changed
         return request
@@ -243,14 +252,14 @@ class Request:
 class Response:
     """A response on its way to the client."""
 
-    __slots__ = ("_changed", "_headers", "_lines", "_status", "body", "reason")
+    __slots__ = ("_body", "_changed", "_headers", "_lines", "_reason", "_status")
 
     def __init__(self, status: int, headers: Headers | None = None, reason: str = "",
                  lines: str = "", body: bytes | None = None) -> None:
         """`body`: of an answer of the filter's own; None: the origin's."""
         self._status, self._headers, self._lines = status, headers, lines
         self._changed = False
-        self.reason, self.body = reason, body
+        self._reason, self._body = reason, body
 
     @property
     def headers(self) -> Headers:
@@ -261,8 +270,24 @@ class Response:
     def replace_headers(self, headers: Headers) -> None:
         self._headers = headers
 
-    def replace_reason(self, reason: str) -> None:
-        self.reason, self._changed = reason, True
+    @property
+    def reason(self) -> str:
+        """Of its first line; "": the one that belongs to the status."""
+        return self._reason
+
+    @reason.setter
+    def reason(self, reason: str) -> None:
+        if reason == self._reason:      # as it came
+            return
+        if _BAD_VALUE.search(reason):
+            raise ValueError("the reason has a control character, or one beyond "
+                             "Latin-1")
+        self._reason, self._changed = reason, True
+
+    @property
+    def body(self) -> bytes | None:
+        """Of an answer of the filter's own; None: the origin's, see docs/filters.md."""
+        return self._body
 
     @property
     def status(self) -> int:
@@ -277,12 +302,12 @@ class Response:
         if has_no_body(status) != has_no_body(self._status):
             raise ValueError(f"{self._status} cannot become {status}: one of them has "
                              "no body; use respond()")
-        self._status, self.reason, self._changed = status, "", True
+        self._status, self._reason, self._changed = status, "", True
 
     def copy(self) -> "Response":
         response = Response(self._status, None if self._headers is None
-                            else self._headers.copy(), reason=self.reason,
-                            lines=self._lines, body=self.body)
+                            else self._headers.copy(), reason=self._reason,
+                            lines=self._lines, body=self._body)
         response._changed = self._changed
         return response
 
@@ -344,22 +369,22 @@ class Flow:
         "_has_body",
         "_label",
         "_refusal",
+        "_request",
+        "_response",
         "client",
         "fingerprints",
         "groups",
         "id",
         "metadata",
         "outcome",
-        "request",
-        "response",
         "rule",
         "user",
     )
 
     def __init__(self, request: Request, facts: Facts = UNKNOWN) -> None:
         """`facts`: or a tuple like it."""
-        self.request = request
-        self.response: Response | None = None       # None: has not come yet
+        self._request = request
+        self._response: Response | None = None
         (self.user, self.groups, self.client, self.id, self.rule,
          self.fingerprints) = facts
         self.metadata: dict[str, Any] = {}          # the filters' own
@@ -368,6 +393,15 @@ class Flow:
         self._label = "filter_refused"              # the outcome of a refusal
         self._has_body = False                      # of the response
         self._answered = False
+
+    @property
+    def request(self) -> Request:
+        return self._request
+
+    @property
+    def response(self) -> Response | None:
+        """None: it has not come yet."""
+        return self._response
 
     def respond(self, status: int, body: bytes = b"",
                 headers: HeaderItems = ()) -> None:
@@ -378,7 +412,7 @@ class Flow:
             raise ValueError(f"a response {status} has no body")
         if status < 300 and self.request.method == "CONNECT":
             raise ValueError(f"{status} opens a tunnel: change flow.response")
-        self.response = Response(status, Headers(headers), body=bytes(body))
+        self._response = Response(status, Headers(headers), body=bytes(body))
         self._answered = True
 
     def refuse(self, reason: str) -> None:

@@ -81,7 +81,7 @@ class Run(Calls):
 
     def on_response(self, head: bytes, has_body: bool) -> None:
         chain, flow = self.chain, self.flow
-        flow.response = response = read_response(head)
+        flow._response = response = read_response(head)
         flow._has_body = has_body
         reads_body = has_body and (chain.response_bodies or self.wants_echoes)
         if chain.responses_at_once and not reads_body:
@@ -217,7 +217,7 @@ class Run(Calls):
             return
         original, before = kept
         if not done and original is not None:
-            self.flow.request = original
+            self.flow._request = original
         if before is not None:
             self.note_shown(before)
 
@@ -271,7 +271,7 @@ class Run(Calls):
                 original = response.copy() if stage.on_fault == "pass" else None
                 done = await self.guard(stage, "on_response_head", flow)
                 if not done and original is not None:
-                    flow.response = response = original
+                    flow._response = response = original
                 if flow._refusal is not None or flow._answered:
                     await self.settle(stage)
             if flow._has_body and self.added is not None and self.added.echoes:
@@ -289,7 +289,7 @@ class Run(Calls):
             original = response.copy() if stage.on_fault == "pass" else None
             done = self.guard_at_once(stage, "on_response_head")
             if not done and original is not None:
-                flow.response = response = original
+                flow._response = response = original
             if flow._refusal is not None or flow._answered:
                 self._begin_at_once(self._settle(stage))
                 return

@@ -35,19 +35,19 @@ class TunnelRun(Run):
 
     async def _on_connect(self) -> None:
         flow = self.flow
-        offered = flow.response = Response(200, reason=REASON)
+        offered = flow._response = Response(200, reason=REASON)
         try:
             for stage in self.chain.connects:
                 before = offered.copy()
                 if not await self.guard(stage, "on_connect", flow):
-                    offered = flow.response = before
+                    offered = flow._response = before
                 elif flow._refusal is not None or flow._answered:
                     if flow._answered and not self._may_answer:
                         flow.refuse("its client cannot read an answer")
                     await self.settle(stage)
                 elif reason := unfit(offered):
                     self.fail(stage, "on_connect", reason)
-                    offered = flow.response = before
+                    offered = flow._response = before
         except Ended:
             return
         self.exchange.establish(build_established(offered) if offered.headers else None)

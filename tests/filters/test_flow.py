@@ -84,3 +84,25 @@ def test_an_answer_is_checked():
         with pytest.raises(ValueError, match=r"."):
             flow.respond(*given)
     assert flow.response is None
+
+
+@pytest.mark.parametrize("reason", ["OK\r\nX: y", "OK\n", "\0", "\u20ac"])
+def test_no_reason_can_end_the_first_line(reason):
+    """R5: it was not checked, and a client could get a head within a head."""
+    response = Response(200, reason="Fine")
+    with pytest.raises(ValueError, match="the reason has"):
+        response.reason = reason
+    assert response.reason == "Fine" and not response._changed
+    response.reason = "Very well"
+    assert response._changed
+
+
+@pytest.mark.parametrize(("place", "key"), [
+    ("flow", "request"), ("flow", "response"), ("request", "version"),
+    ("request", "scheme"), ("response", "body")])
+def test_what_a_filter_cannot_replace_is_an_error(place, key):
+    """A request whose `flow.response` was None waited until a deadline of its state."""
+    flow = Flow(Request("GET", "a.example", 80, "/"))
+    flow.respond(200, b"here")
+    with pytest.raises(AttributeError, match="no setter"):
+        setattr(flow if place == "flow" else getattr(flow, place), key, None)
