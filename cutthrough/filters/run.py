@@ -13,6 +13,7 @@ or passes the message unchanged.
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -130,7 +131,7 @@ class Run(Calls):
         """No function of a filter can wait: a task would take 4 µs more, and a
         coroutine 0.4."""
         try:
-            function(*args)
+            contextvars.copy_context().run(function, *args)
         except Ended:
             return
         except Exception:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import gc
 
@@ -30,6 +31,19 @@ class Waits(AtOnce):
 
     async def on_response_head(self, flow):
         await super().on_response_head(flow)
+
+
+class Remembers:
+    """In a variable of its context."""
+
+    def __init__(self):
+        self.user = contextvars.ContextVar("user", default="nobody")
+
+    async def on_request_head(self, flow):
+        flow.metadata["before"] = self.user.get()
+        self.user.set("ann")
+
+    on_response_head = on_request_head
 
 
 class Answers:
@@ -176,4 +190,17 @@ def test_a_fault_at_once_refuses_the_request():
         run, exchange = begin(Breaks())
         run.start()
         assert exchange.calls == ["filter_failed"] and not run.tasks
+    asyncio.run(run_all())
+
+
+def test_a_variable_of_the_context_is_of_one_call_alone():
+    """The next request, of another user, found the value of the one before."""
+    async def run_all():
+        remembers = Remembers()
+        for _ in range(2):
+            run, _ = begin(remembers)
+            run.start()
+            run.on_response(REPLY, False)
+            assert run.flow.metadata["before"] == "nobody"
+        assert remembers.user.get() == "nobody"
     asyncio.run(run_all())
