@@ -14,6 +14,7 @@ whose filters may be passed goes on as it came, else its exchange ends.
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 from cutthrough.codings import CodingError, Decoders, make_decoders
@@ -160,14 +161,16 @@ class _Passage:
     # Piece by piece.
 
     async def stream(self) -> None:
-        source: AsyncIterator[bytes] = self.decoded()
-        for stage in self.stages:
-            source = (_Paced(self, stage, source).pieces()
-                      if streams(getattr(stage, self.hook))
-                      else self.gathered(stage, source))
-        chunked = self.begin_stream()
-        async for piece in source:
-            await write(self.sluice, piece, chunked)
+        async with AsyncExitStack() as opened:
+            source = await opened.enter_async_context(aclosing(self.decoded()))
+            for stage in self.stages:
+                source = (_Paced(self, stage, source).pieces()
+                          if streams(getattr(stage, self.hook))
+                          else self.gathered(stage, source))
+                await opened.enter_async_context(aclosing(source))
+            chunked = self.begin_stream()
+            async for piece in source:
+                await write(self.sluice, piece, chunked)
         self.end(chunked, self.trailers(is_changed=True))
 
     def trailers(self, is_changed: bool) -> list[tuple[str, str]]:
@@ -180,7 +183,7 @@ class _Passage:
             self.sluice.write(build_trailers(trailers))
         self.sluice.finish()
 
-    async def decoded(self) -> AsyncIterator[bytes]:
+    async def decoded(self) -> AsyncGenerator[bytes, None]:
         decoders = make_decoders(self.coding)
         try:
             async for piece in read(self.sluice):
@@ -193,8 +196,8 @@ class _Passage:
         except CodingError as error:    # a part is out: it cannot pass
             self.refuse(self.stages[0], str(error))
 
-    async def gathered(self, stage: Stage,
-                       source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def gathered(self, stage: Stage, source: AsyncIterator[bytes]
+                       ) -> AsyncGenerator[bytes, None]:
         """A filter of whole bodies among others."""
         body = self.run.collect()
         async for piece in source:
@@ -262,7 +265,7 @@ class _Paced:
         self.waited = 0.0
         self.has_read = False
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
         passage, stage, run = self.passage, self.stage, self.passage.run
         run.chain.tally.calls += 1
         generator: AsyncGenerator[Any, None] = getattr(stage, passage.hook)(
@@ -286,8 +289,16 @@ class _Paced:
                 if piece:
                     yield piece
         finally:
-            await generator.aclose()
+            await self.close(generator)
         await run.settle(stage)
+
+    async def close(self, generator: AsyncGenerator[Any, None]) -> None:
+        """Of a generator that is left in the middle, some code runs then."""
+        run = self.passage.run
+        try:
+            await run.within(self.stage.budget, call(generator.aclose))
+        except Exception as error:      # the operator's code
+            run.chain.tally.report(self.stage, self.passage.hook, error)
 
     async def next_of(self, generator: AsyncGenerator[Any, None]) -> bytes:
         self.waited, began = 0.0, time.monotonic()

@@ -129,7 +129,8 @@ class Run(Calls):
 
     def _run_at_once(self, function: Callable[..., None], *args: Any) -> None:
         """No function of a filter can wait: a task would take 4 µs more, and a
-        coroutine 0.4."""
+        coroutine 0.4. The context is of this call alone, as a task's is, or a variable
+        that a filter sets would be that of the requests that follow (0.2 µs)."""
         try:
             contextvars.copy_context().run(function, *args)
         except Ended:

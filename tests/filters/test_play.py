@@ -135,6 +135,36 @@ def test_a_body_is_changed_whole():
     assert played.response.headers["Content-Type"] == "application/json"
 
 
+class First:
+    """The first piece is enough for it."""
+
+    async def on_response_body(self, flow, pieces):
+        async for piece in pieces:
+            yield piece
+            return
+
+
+@pytest.mark.parametrize("how", [None, SystemExit(3), LookupError("late")])
+def test_a_generator_that_another_one_leaves_ends_within_the_exchange(how):
+    """It ended when it was collected, in a task of the loop's: an exit there was that
+    of the worker."""
+    ended = []
+
+    class Cleans:
+        async def on_response_body(self, flow, pieces):
+            try:
+                async for piece in pieces:
+                    yield piece
+            finally:
+                await asyncio.sleep(0)
+                ended.append(flow.outcome)
+                if how is not None:
+                    raise how
+    played = play(Cleans(), First(), answer=Answer(body=TEXT))
+    assert played.response.body == TEXT[:4096]
+    assert (ended, played.outcome) == ([""], "ok")
+
+
 def test_a_body_is_changed_piece_by_piece():
     played = play(UpperPieces(), method="POST", body=TEXT, answer=Answer(body=TEXT))
     assert played.request.body == played.response.body == TEXT.upper()
