@@ -15,6 +15,7 @@ import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import quote
@@ -60,6 +61,9 @@ DnsFunction = Callable[
 # proxies of a process run in one thread: the id of that thread, their number, and the
 # process. A fork has a copy of all that, but neither the thread nor a set of its own.
 _thread, _running, _process = 0, 0, 0
+
+NOT_INSIDE = "the proxy runs only inside `async with` or `with`"
+ELSEWHERE = "the proxy runs in another thread"
 
 
 class Embedded:
@@ -119,7 +123,7 @@ class Embedded:
     async def __aexit__(self, kind: type[BaseException] | None,
                         error: BaseException | None,
                         traceback: TracebackType | None) -> None:
-        if _is_fork():
+        if _is_fork() or not self._is_inside:       # it has been left already
             return
         try:
             await self.drain(0)
@@ -139,7 +143,7 @@ class Embedded:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
-        if not _is_fork():
+        if not _is_fork() and self._is_inside:
             _background.run(self.__aexit__(kind, error, traceback))
 
     def change(self, *, policy: Policy | str | os.PathLike[str] | None = None,
@@ -150,15 +154,18 @@ class Embedded:
 
         The proxy of a `with` may be changed from any thread, that of an `async with` in
         its loop alone. Raises ConfigError if an option is wrong, or fixed while a proxy
-        runs, ValueError if a file cannot be used; then nothing has changed.
+        runs, ValueError if a file cannot be used, RuntimeError if the proxy does not
+        run or was drained; then nothing has changed.
         """
         _refuse_a_fork()
+        if not self._is_inside:
+            raise RuntimeError(NOT_INSIDE)
         if threading.get_ident() == _thread:
             self._change(policy, {**options})
         elif _background.is_driving():
             _background.run(self._change_there(policy, {**options}))
         else:
-            raise RuntimeError("the proxy runs in another thread")
+            raise RuntimeError(ELSEWHERE)
 
     async def _change_there(self, policy: Policy | str | os.PathLike[str] | None,
                             values: dict[str, Any]) -> None:
@@ -199,8 +206,16 @@ class Embedded:
         """Accepts no more connections and ends within `seconds`; from then on they are
         refused.
 
-        Returns the number of connections that were cut at that deadline.
+        Returns the number of connections that were cut at that deadline. That of a
+        `with` may be awaited in any loop.
         """
+        if not self._is_inside or threading.get_ident() == _thread:
+            return await self._drain(seconds)
+        if not _background.is_driving():
+            raise RuntimeError(ELSEWHERE)
+        return await asyncio.wrap_future(_background.begin(self._drain(seconds)))
+
+    async def _drain(self, seconds: float) -> int:
         cut = await self.worker.drain(seconds)
         self._close_listeners()
         return cut
@@ -216,7 +231,7 @@ class Embedded:
     @property
     def worker(self) -> Worker:
         if self._worker is None:
-            raise RuntimeError("the proxy runs only inside `async with` or `with`")
+            raise RuntimeError(NOT_INSIDE)
         return self._worker
 
     @property
@@ -319,6 +334,11 @@ class _Background:
                     thread.join()
                     loop.run_until_complete(loop.shutdown_default_executor())
                     loop.close()
+
+    def begin(self, work: Coroutine[Any, Any, int]) -> "Future[int]":
+        """While it drives a proxy."""
+        assert self._driver is not None
+        return asyncio.run_coroutine_threadsafe(work, self._driver[0])
 
     def is_driving(self) -> bool:
         """Whether the proxies of the process run in this thread."""

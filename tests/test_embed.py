@@ -269,6 +269,20 @@ async def test_another_thread_may_not_change_it():
     async with cutthrough.serve() as proxy:
         with pytest.raises(RuntimeError, match="runs in another thread"):
             await asyncio.to_thread(proxy.change, head_timeout="1s")
+        with pytest.raises(RuntimeError, match="runs in another thread"):
+            await asyncio.to_thread(asyncio.run, proxy.drain(1))
+
+
+async def test_a_proxy_that_has_ended_does_not_change():
+    """It did nothing, and said nothing."""
+    proxy = cutthrough.serve(head_timeout="2s")
+    async with proxy:
+        await proxy.drain(0)
+        with pytest.raises(RuntimeError, match="nothing serves any more"):
+            proxy.change(head_timeout="1s")
+    with pytest.raises(RuntimeError, match="only inside"):
+        proxy.change(head_timeout="1s")
+    assert proxy.config.head_timeout == 2.0
 
 
 # Without a loop
@@ -410,3 +424,25 @@ def test_a_worker_that_has_not_begun_can_be_stopped(factory):
 
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(stop())
+
+
+def test_a_proxy_that_is_left_twice_leaves_the_others_alone():
+    """The loop of the others was stopped under them."""
+    proxy = cutthrough.serve()
+    with proxy:
+        pass
+    with cutthrough.serve(policy_hook=closure("a.test")) as other:
+        proxy.__exit__(None, None, None)
+        with pytest.raises(RuntimeError, match="only inside"):
+            proxy.change(head_timeout="1s")
+        assert "destination_denied" in refused(other, "a.test")
+
+
+def test_a_proxy_of_with_is_drained_from_any_loop():
+    """The loop that awaited it worked in the other one's data path."""
+    with cutthrough.serve() as proxy:
+        drained_by = []
+        proxy.worker.at_end.append(lambda: drained_by.append(
+            threading.current_thread().name))
+        assert asyncio.run(proxy.drain(1)) == 0
+        assert drained_by == ["cutthrough"]

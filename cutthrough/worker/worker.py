@@ -300,9 +300,11 @@ class Worker:
             transaction.discard()
 
     def swap(self, generation: Generation) -> None:
-        """Both at once. Raises ValueError, and then nothing has changed (R73)."""
-        if self._running:
-            self.commit(self.prepare(generation))
+        """Both at once. Raises ValueError, or RuntimeError if the worker does not run;
+        then nothing has changed (R73)."""
+        if not self._running:
+            raise RuntimeError("nothing serves any more that could change")
+        self.commit(self.prepare(generation))
 
     def set_local_origins(self, origins: Mapping[str, LocalOrigin] | None) -> None:
         """Has requests to these destinations (`host:port`) answered by these functions.
