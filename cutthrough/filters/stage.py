@@ -6,7 +6,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Sequence
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple
 
 from cutthrough.contained import end
@@ -64,9 +64,12 @@ def streams(hook: Callable[..., Any]) -> bool:
 
 def may_wait(hook: Callable[..., Any]) -> bool:
     """Whether this function has an `await`: no other can be suspended. True, too, if
-    that is not known."""
-    code = getattr(hook, "__code__", None)
-    return code is None or _yields(code)
+    that is not known: the code object of a function that Cython has compiled is empty,
+    and one that is marked as async may return any coroutine."""
+    function = getattr(hook, "__func__", hook)
+    return not (isinstance(function, FunctionType)
+                and function.__code__.co_flags & inspect.CO_COROUTINE
+                ) or _yields(function.__code__)
 
 
 @functools.lru_cache(1024)              # an exchange that adds a filter asks for all

@@ -116,10 +116,26 @@ async def suspends(flow):
     return [number async for number in flow]
 
 
+class Compiled:
+    """As a function that Cython has compiled: it was called at once, and left at its
+    first `await`, so that its request passed."""
+
+    __code__ = compute.__code__.replace(co_code=bytes(8))
+
+    async def __call__(self, flow):
+        return await suspends(flow)
+
+
+def marked(flow):
+    """As `inspect.markcoroutinefunction` marks it."""
+    return suspends(flow)
+
+
 def test_only_a_function_with_an_await_may_wait():
     assert not may_wait(AtOnce().on_request_head) and not may_wait(compute)
     assert may_wait(Waits().on_response_head) and may_wait(suspends)
-    assert may_wait(functools.partial(compute, 1)), "it is not known"
+    for unknown in (functools.partial(compute, 1), Compiled(), marked):
+        assert may_wait(unknown)
 
 
 @pytest.mark.parametrize(("filters", "at_once"), [
