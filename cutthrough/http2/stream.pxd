@@ -54,6 +54,8 @@ cdef struct Stream:
     uint32_t chunk_left     # octets of the chunk that is being read
     uint32_t excess         # octets of fields that are not kept, because there are too many
     int64_t due_octets      # of the request's body, by its Content-Length; -1: it has none
+    int64_t untaken_before  # octets that the carrier's peer had not taken at the last look
+    int64_t taken_before    # see Multiplexer
     int error               # errno of reads and writes; 0: none
     int32_t id
     uint16_t slot

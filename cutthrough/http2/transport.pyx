@@ -39,7 +39,7 @@ from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ETIMEDOUT
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_LATE, HEARD_NO_ROOM, HEARD_RESET, HEARD_SOME, Bounds,
     Due, Multiplexer, set_multiplexer)
-from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_recv
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_recv, untaken as untaken_by_peer
 from cutthrough.net.transport cimport (
     KERNEL, REFUSES_CERTIFICATE, WANTS_CERTIFICATE, Agreed, Socket, Transport, add_transport,
     transport_of)
@@ -300,6 +300,17 @@ cdef Block *give_sent(Socket *s) noexcept nogil:
     return sent
 
 
+cdef int64_t taken_before(const Socket *s, int64_t *left) noexcept nogil:
+    cdef Stream *st = stream_of(s)
+    cdef int64_t n
+    n = 0 if st.demux == NULL or st.demux.error else untaken_by_peer(st.demux.carrier)
+    if n and st.demux.stuck and st.crowded:     # and not for want of a window
+        st.taken_before += max(<int64_t>0, st.untaken_before - n)
+        left[0] += n
+    st.untaken_before = n
+    return st.taken_before
+
+
 cdef const Socket *carrier_of(const Socket *s) noexcept nogil:
     cdef Stream *st = stream_of(s)
     return NULL if st == NULL or st.demux == NULL else st.demux.carrier
@@ -424,6 +435,7 @@ row.most = most
 row.ask = ask
 row.is_unread = is_unread
 row.give_sent = give_sent
+row.taken_before = taken_before
 row.carrier_of = carrier_of
 row.adopt = adopt
 row.speak = speak

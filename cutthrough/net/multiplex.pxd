@@ -73,6 +73,9 @@ cdef struct Multiplexer:
     # All bytes of a request with a body that the stream has taken: the caller's from now on.
     # NULL: there were too many, or the peer has begun to answer.
     Block *(*give_sent)(Socket *stream) noexcept nogil
+    # Octets of the carrier, ever, that its peer has taken while the stream's own could not go out
+    # for them; two looks are needed to see any. Adds those that it has not taken to *left.
+    int64_t (*taken_before)(const Socket *stream, int64_t *left) noexcept nogil
     # The carrier of a stream; NULL: it has ended.
     const Socket *(*carrier_of)(const Socket *stream) noexcept nogil
     # The endpoint of a stream that has come; it holds the stream's socket from now on.

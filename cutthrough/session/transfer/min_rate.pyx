@@ -12,13 +12,16 @@ take any time over a response (an event stream has pauses), and a tunnel may res
 No byte is counted for it: when the grace is over, the count of the pump, or of the sluice that reads
 in its place, is compared with its earlier value. A reader has taken the bytes that its kernel has acknowledged. The socket's
 becoming writable shows nothing, because a third of its buffer, which may be megabytes, has
-to be free by then. For the same reason a deadline of silence that is shorter than the grace
+to be free by then. A stream may wait for the buffer of its carrier: what the peer takes of that counts,
+too, but not if the stream waits for its own window. For the same reason a deadline of silence that is shorter than the grace
 demands its part of the rate. If no rate is owed, as in a tunnel, a peer counts as active
 while the kernel still delivers buffered bytes to it.
 """
 
 from libc.stdint cimport int64_t
+from cutthrough.net.multiplex cimport is_stream, multiplexer
 from cutthrough.net.sysio cimport untaken
+from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport BODY_TIMEOUT, OK, RESPONSE_TIMEOUT, WRITE_TIMEOUT
 from cutthrough.session.model.awaited cimport NOBODY, SENDER, TAKER
 from cutthrough.session.model.client cimport Client
@@ -35,37 +38,45 @@ cdef bint begin_wait(Client c, int whom) noexcept:
 
 cdef int64_t taken(Client c) noexcept:
     """Bytes that the awaited peer has sent or acknowledged."""
+    cdef int64_t left = 0
     if c.awaited == SENDER:
         return c.relay.up.moved if c.extras.up is None else c.extras.drawn
     if c.awaited == TAKER:
-        return <int64_t>c.relay.up.moved - untaken(&c.origin.sock)
-    return <int64_t>c.relay.down.moved - untaken(&c.sock)
+        return <int64_t>c.relay.up.moved - untaken(&c.origin.sock) + before(&c.origin.sock, &left)
+    return <int64_t>c.relay.down.moved - untaken(&c.sock) + before(&c.sock, &left)
+
+
+cdef inline int64_t before(const Socket *s, int64_t *left) noexcept:
+    return multiplexer().taken_before(s, left) if is_stream(s) else 0
 
 
 cdef bint extend_if_taken(Client c) except -1:
     cdef int64_t held = untaken(&c.sock) + (
         untaken(&c.origin.sock) if c.origin is not None else 0)
     cdef int64_t moved = <int64_t>(c.relay.up.moved + c.relay.down.moved)
-    cdef bint is_taken = moved - held > c.watch.look.passed
+    cdef int64_t in_front = 0
+    cdef int64_t passed = moved - held + before(&c.sock, &in_front) + (
+        before(&c.origin.sock, &in_front) if c.origin is not None else 0)
+    cdef bint is_taken = passed > c.watch.look.passed
     if moved != c.watch.look.moved:     # the first look since has no earlier count to compare with
-        is_taken = held != 0
+        is_taken = held != 0 or in_front != 0
     if not is_taken:
         return False
     c.watch.look.moved = moved
-    c.watch.look.passed = moved - held
+    c.watch.look.passed = passed
     c.extend()
     return True
 
 
 cdef int judge_rate(Client c) except -1:
     cdef int64_t now_ms = c.poller.time_ms()
-    cdef int64_t before = c.watch.rate.from_bytes
+    cdef int64_t from_bytes = c.watch.rate.from_bytes
     cdef int64_t left_ms = max(0, c.watch.rate.until_ms - now_ms)
     cdef int64_t owed = c.context.options.min_rate_bytes - (
         c.context.options.min_rate_bytes * left_ms // c.context.options.min_rate_grace_ms)
     cdef bint silent = now_ms >= c.silent_ms and c.awaited == SENDER
     begin_wait(c, c.awaited)
-    if c.watch.rate.from_bytes - before >= max(1, owed) and not silent:
+    if c.watch.rate.from_bytes - from_bytes >= max(1, owed) and not silent:
         if c.awaited == SENDER:
             c.poller.arm(c, min(c.silent_ms, c.watch.rate.until_ms))
         else:
