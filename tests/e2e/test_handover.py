@@ -164,6 +164,27 @@ def test_fewer_workers_take_the_tunnels_of_more(start, make_origin, dial):
     assert sum(given for given, _ in handed(proxy)) == 12
 
 
+@pytest.mark.parametrize("how", ["reload", "upgrade"])
+def test_they_move_before_a_drain_that_takes_no_time(
+        start, make_origin, dial, opened, how):
+    """They were cut before the first had been given."""
+    text = 'drain_timeout = "0"\n'
+    proxy, origin = start(text), make_origin(echo)
+    held = [dial(proxy).tunnel(origin.authority) for _ in range(3)]
+    new = None
+    if how == "reload":
+        renew(proxy, 1, text)
+    else:
+        new = upgrade(proxy, opened)
+    for client in held:
+        client.send(b"still here")
+        assert client.read_exact(10) == b"still here"
+        client.close()
+    proxy.wait_log(3, reason="ok", method="CONNECT")
+    if new is not None:
+        end(new)
+
+
 def test_without_it_tunnels_drain(start, make_origin, dial):
     proxy, origin = start("handover = false\n"), make_origin(echo)
     client = dial(proxy).tunnel(origin.authority)
