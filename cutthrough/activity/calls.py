@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from cutthrough.contained import call
+from cutthrough.contained import call, end
 
 log = logging.getLogger("cutthrough")
 
@@ -95,8 +95,7 @@ class Calls:
                     {self._task}, timeout=deadline - self._loop.time())
         self._queue.clear()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await end({self._task})
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._run())

@@ -1,10 +1,12 @@
 """The calls of a tracker: order, bounds, faults."""
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
 
+from cutthrough import contained
 from cutthrough.activity.calls import Calls, functions_of
 
 
@@ -156,3 +158,22 @@ def test_an_object_without_a_function_is_no_tracker():
 
     with pytest.raises(ValueError, match="on_end is not a function"):
         functions_of(Wrong())
+
+
+async def test_a_function_that_does_not_end_holds_up_no_end(monkeypatch):
+    """The drain of an embedded proxy, or of a worker, waited for it."""
+    monkeypatch.setattr(contained, "ENDING_S", 0.01)
+    may_end = asyncio.Event()
+
+    async def go_on(number):
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    calls = make(Noting(go_on))
+    calls.put("on_end", 1)
+    await calls.settle(0.01)
+    task = calls._task
+    assert task is not None and not task.done()
+    may_end.set()
+    await asyncio.wait([task])
