@@ -12,18 +12,20 @@ import sys
 
 from cutthrough.cli.standard import fill_standard
 from cutthrough.process.lean import import_msgspec
+from cutthrough.process.leaving import leave
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
+    from typing import NoReturn
 
 HELP = {"-h", "--help"}
 
 
-def main() -> int:
-    """Runs the command line; returns the exit status."""
-    return begin(sys.argv[1:], lambda: int(_command_line().main()))
+def main() -> NoReturn:
+    """Runs the command line, and ends the process."""
+    leave(begin(sys.argv[1:], lambda: int(_command_line().main())))
 
 
 def demonstrate(flags: Sequence[str]) -> int:

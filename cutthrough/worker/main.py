@@ -9,6 +9,7 @@ import sys
 
 import cutthrough
 from cutthrough.process.lean import import_msgspec
+from cutthrough.process.leaving import leave
 
 
 def main(fd: int) -> int:
@@ -25,4 +26,4 @@ def main(fd: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    leave(main(int(sys.argv[1])))

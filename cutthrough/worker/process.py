@@ -22,7 +22,6 @@ import mmap
 import os
 import signal
 import socket
-import threading
 from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
@@ -69,6 +68,7 @@ from cutthrough.process.files import (
     check_files,
     seal,
 )
+from cutthrough.process.leaving import leave_soon
 from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
@@ -324,25 +324,6 @@ def make_admin_queries(worker: "Worker", channel: Channel) -> "AdminQueries":
 async def serve(channel: Channel, hello: Hello, generation: Generation,
                 errors: ErrorLog, loop_name: str) -> None:
     await WorkerProcess(channel, hello, generation, errors).run(loop_name)
-
-
-# Until the loop has closed; under load that takes a moment, too
-LEAVE_S = 5.0
-
-
-def leave_soon() -> threading.Timer:
-    """Everything has ended but perhaps tasks and threads of the operator's code, and
-    nothing else can end those: they would keep the process until it is killed."""
-    ending = threading.Timer(LEAVE_S, leave)
-    ending.daemon = True
-    with contextlib.suppress(RuntimeError):      # no memory for a thread: killed, then
-        ending.start()
-    return ending
-
-
-def leave() -> None:
-    logging.warning("ended without the operator's code, which has not ended")
-    os._exit(0)
 
 
 def run(fd: int) -> int:

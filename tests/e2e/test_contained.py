@@ -136,3 +136,25 @@ def test_code_that_does_not_end_keeps_no_worker(start_policy, make_origin, dial,
     proxy.process.terminate()
     proxy.process.wait(60)
     assert "ended without the operator's code" in proxy.stderr()
+
+
+def test_a_thread_of_a_module_keeps_neither_worker_nor_program(
+        start_policy, make_origin, dial):
+    """Both had imported the module, and Python waited for its thread: the worker was
+    killed at the end of `drain_timeout`, and the program stayed."""
+    proxy = start_policy(
+        LOCAL, 'dns_hook = "names:find"\ndrain_timeout = "1h"\n', executed=True,
+        modules={"names": """
+            import threading
+
+            threading.Thread(target=threading.Event().wait).start()
+
+            def find(host, port, user):
+                return ["127.0.0.1"]
+        """})
+    client = dial(proxy)
+    assert client.get(f"http://a.example:{make_origin().port}/").status == 200
+    client.close()
+    proxy.process.terminate()
+    assert proxy.process.wait(60) == 0
+    assert proxy.stderr().count("ended without the operator's code") == 2
