@@ -5,10 +5,12 @@ must not be set. A pipe or a terminal is therefore reopened, and a socket is wri
 with MSG_DONTWAIT. If neither is possible, poll(2) is asked for room before each write.
 """
 
+import io
 import os
 import select
 import socket
 import stat
+from typing import Any, TextIO
 
 # PIPE_BUF: a writable pipe takes this much at once and whole
 ATOMIC = 4096
@@ -52,14 +54,15 @@ class Nonblocking:
         done = 0
         try:
             while done < len(data):
-                done += self._write(data[done:])
+                done += self.try_write(data[done:])
         except OSError:                      # no room, or the reader is gone
             pass
         if done:
             self._torn = done < len(data) and (done > 1 or not self._torn)
         return done == len(data)
 
-    def _write(self, data: bytes) -> int:
+    def try_write(self, data: bytes) -> int:
+        """Returns how many bytes were written. Raises OSError: none can be."""
         if self._socket is not None:
             return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         if self._polls:
@@ -78,3 +81,28 @@ class Nonblocking:
             os.close(self._own)
             self._own = self._fd
             self._polls = True
+
+
+class _Raw(io.RawIOBase):
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self._out = fd, Nonblocking(fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return self._out.try_write(bytes(data))
+        except OSError:                      # nobody reads it: it is lost
+            return len(data)
+
+
+def open_text(fd: int, encoding: str) -> TextIO:
+    """A file in place of sys.stdout or sys.stderr, for code that prints. A line goes
+    out at once, or is lost."""
+    return io.TextIOWrapper(io.BufferedWriter(_Raw(fd)), encoding,
+                            errors="backslashreplace", line_buffering=True)

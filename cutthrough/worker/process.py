@@ -22,11 +22,13 @@ import mmap
 import os
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
 from cutthrough.generation.generation import Generation, from_memory
 from cutthrough.log.errorlog import EVERY_S, ErrorLog
+from cutthrough.log.nonblocking import open_text
 from cutthrough.process.channel import (
     Arm,
     Channel,
@@ -343,6 +345,9 @@ def run(fd: int) -> int:
     os.close(hello.generation)
     errors = ErrorLog(generation.config.error_log_format, f"worker {hello.slot}")
     logging.basicConfig(level=logging.INFO, handlers=[errors])
+    # Of the operator's code: it would wait for who reads them, and all with it
+    sys.stdout = open_text(1, sys.stdout.encoding)
+    sys.stderr = open_text(2, sys.stderr.encoding)
     try:
         pin(generation.config, hello.slot)   # before there are threads: they inherit it
         loop_name, factory = make_loop(choose_loop(generation.config.loop))

@@ -1,7 +1,10 @@
 """Filters and hooks that raise what is no Exception: workers and requests go on."""
 
+import os
+
 import pytest
 
+from tests.e2e.conftest import with_policy
 from tests.support.policies import LOCAL
 from tests.support.users import basic
 
@@ -158,3 +161,35 @@ def test_a_thread_of_a_module_keeps_neither_worker_nor_program(
     proxy.process.terminate()
     assert proxy.process.wait(60) == 0
     assert proxy.stderr().count("ended without the operator's code") == 2
+
+
+PRINTING = LOCAL.replace("[[rules]]", """
+    [filters.p]
+    code = "prints:Prints"
+
+    [[rules]]
+    filters = ["p"]
+""", 1)
+PRINTS = """
+    class Prints:
+        async def on_request_head(self, flow):
+            print("x" * 5000)
+"""
+
+
+def test_a_filter_that_prints_waits_for_no_reader(
+        loop_name, directory, make_origin, dial):
+    """It waited for room in a pipe, and every connection of its worker with it."""
+    folder = directory("proxy")
+    os.mkfifo(folder / "stdout")
+    # Nobody reads it. Its capacity is 64 KiB, and the filter prints more
+    reader = os.open(folder / "stdout", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        with with_policy(folder, loop_name, PRINTING, modules={"prints": PRINTS},
+                         executed=True) as proxy:
+            client, url = dial(proxy), make_origin().url()
+            assert {client.get(url).status for _ in range(40)} == {200}
+            assert os.read(reader, 5001) == b"x" * 5000 + b"\n"
+            client.close()
+    finally:
+        os.close(reader)
