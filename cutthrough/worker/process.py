@@ -12,7 +12,6 @@ alone, or for all: the supervisor decides, and drains it when it is replaced.
 """
 
 import asyncio
-import contextlib
 import errno
 import faulthandler
 import gc
