@@ -12,6 +12,9 @@ from tests.support.network import own_network
 from tests.support.origin import echo, okay
 from tests.support.parents import http, parent
 from tests.support.preload import build_preload
+from tests.support.proxy import Proxy
+from tests.support.socks import NONE, SocksClient
+from tests.support.socks_udp import FREE, Association, Echo
 from tests.support.wait import wait_until
 
 
@@ -101,6 +104,21 @@ def test_a_question_without_a_descriptor_takes_an_idle_one(
     exhaust(proxy)
     assert clients[0].get(f"http://b.test:{origin.port}/").status == 200
     assert proxy.stderr().count("dial: Too many open files (1 times so far)") == 1
+
+
+def test_an_association_without_a_descriptor_takes_an_idle_one(
+    directory, opened, loop_name, exhaust
+):
+    """R98: its own socket for datagrams, and the one towards peers."""
+    proxy = opened.enter_context(Proxy(directory("udp"), loop=loop_name, config=FREE))
+    echo = opened.enter_context(Echo())
+    clients = [opened.enter_context(SocksClient(proxy.port)) for _ in range(12)]
+    for client in clients:
+        assert client.method(NONE) == NONE
+    exhaust(proxy)
+    one = Association(clients[0])
+    opened.callback(one.sock.close)
+    assert one.ask(echo.authority, b"datagram") == b"datagram"
 
 
 @pytest.mark.parametrize("dnssec", ["off", "required"])

@@ -28,7 +28,7 @@ from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.pump cimport Pump
 from cutthrough.net.shares import ALL_TAKEN
 from cutthrough.net.sysio cimport CAN_READ, read_own_name, try_recv, try_send
-from cutthrough.net.udp cimport DatagramOwner, Datagrams, open_datagrams
+from cutthrough.net.udp cimport DatagramOwner, Datagrams
 from cutthrough.outcome cimport (
     AUTH_EXPIRED, AUTH_FAILED, CLIENT_RESET, DNS_NOT_FOUND, OK, OVERLOADED, QUOTA_EXCEEDED,
     RECORDING_MISSED, UNSUPPORTED_COMMAND, USER_LIMIT)
@@ -45,7 +45,7 @@ from cutthrough.session.model.destination cimport set_destination
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.state cimport DATAGRAMS
-from cutthrough.session.ways.dials cimport outcome_of_errno
+from cutthrough.session.ways.dials cimport open_with_room, outcome_of_errno
 from cutthrough.session.ways.parents cimport way_of
 from cutthrough.wire.authority cimport HOST_NAME, Target, set_address
 from cutthrough.wire.socks cimport (
@@ -88,7 +88,7 @@ cdef int associate(Client c) except -1:
         return c.refuse(OVERLOADED if label == ALL_TAKEN else USER_LIMIT)
     here.port = 0
     try:
-        association.client_side = open_datagrams(c.poller, association, &here)
+        association.client_side = open_with_room(c, association, &here)
     except OSError:                         # no descriptor, no port, no memory
         c.context.association_places.give(association.asker)
         return c.refuse(OVERLOADED)
@@ -305,7 +305,7 @@ cdef class Association(DatagramOwner):
         if datagrams is None:
             memset(&anywhere, 0, sizeof(anywhere))
             anywhere.family = <uint8_t>family
-            datagrams = open_datagrams(self.client.poller, self, &anywhere)
+            datagrams = open_with_room(self.client, self, &anywhere)
             if family == 4:
                 self.v4 = datagrams
             else:

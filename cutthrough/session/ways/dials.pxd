@@ -1,8 +1,9 @@
 """Dials: their begin, the idle connections closed because of failed ones, and their Outcome; those
-closed for a question to a name server."""
+closed for a question to a name server, or for datagrams."""
 
-from cutthrough.net.address cimport Addresses
+from cutthrough.net.address cimport Address, Addresses
 from cutthrough.net.connector cimport Connector, dial
+from cutthrough.net.udp cimport DatagramOwner, Datagrams
 from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.state cimport DIAL
 
@@ -22,6 +23,9 @@ cdef inline int begin_dial(Client client, Addresses addresses, int port) except 
 cdef bint relieve(Client client, int error) except -1
 # Descriptors are free again: the pool has given them.
 cdef int dial_anew(Client client) except -1
+# A socket for datagrams of this client's association; for want of a descriptor idle connections
+# are closed once. Raises OSError.
+cdef Datagrams open_with_room(Client client, DatagramOwner owner, const Address *at)
 # Was a parent's name not asked for, for want of a place or a descriptor? `answer`: the resolver's
 # label, or addresses.
 cdef bint is_own_shortage(answer) except -1

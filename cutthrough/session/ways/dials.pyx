@@ -1,12 +1,13 @@
 # cython: language_level=3
 """Dials: their begin, the idle connections closed because of failed ones, and their Outcome; those
-closed for a question to a name server."""
+closed for a question to a name server, or for datagrams."""
 
 import logging
 import os
 
 from libc.stdint cimport uint64_t
 from cutthrough.net cimport linux
+from cutthrough.net.udp cimport open_datagrams
 from cutthrough.outcome cimport (
     CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT, OVERLOADED,
     QUESTION_LIMIT, UNREACHABLE)
@@ -61,6 +62,15 @@ def make_room_for_question(Context context not None, int error):
 cdef int dial_anew(Client c) except -1:
     c.request.dials = True
     return c.resume(PHASE_TO_ORIGIN)
+
+
+cdef Datagrams open_with_room(Client c, DatagramOwner owner, const Address *at):
+    try:
+        return open_datagrams(c.poller, owner, at)
+    except OSError as refusal:
+        if not make_room_for_socket(c.context, refusal.errno or 0):
+            raise
+    return open_datagrams(c.poller, owner, at)
 
 
 cdef bint is_own_shortage(answer) except -1:
