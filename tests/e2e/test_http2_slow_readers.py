@@ -47,8 +47,8 @@ def pour(conn: Connection) -> None:
 @pytest.mark.parametrize("kind", ["response", "tunnel"])
 def test_who_takes_slowly_what_the_kernel_holds_is_not_silent(
         serve, reach, make_origin, rate, kind) -> None:
-    """The stream's own octets wait behind megabytes of its connection's: it was reset in
-    the middle, while its client took some of those all the time."""
+    """The stream's own octets wait behind megabytes of its connection's: it was reset
+    in the middle, while its client took some of those all the time."""
     proxy = serve(f'idle_timeout = "500ms"\nmin_rate = "{rate}"\n')
     origin = make_origin(answer(HEAD + BODY) if kind == "response" else pour)
     peer = reach(proxy)
