@@ -291,3 +291,31 @@ def test_what_a_killed_program_has_left_of_a_copy_is_removed(tmp_path):
         os.utime(tmp_path / name, (time.time() - age,) * 2)
     copies.drop_remains(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".new-1"]
+
+
+def test_what_is_put_is_pruned_from_the_first_on_without_reading_all(
+        hosts, postgres, url):
+    """Each batch read the whole session: of 200 000 recordings in 0.2 s, a large one
+    never within the time of an answer, so that nothing was recorded any more."""
+    session = hosts[0].create("s", Manifest(age_s=60))
+    now_us = time.time_ns() // 1000
+
+    def put(path, age_s):
+        session.put([recording(
+            0, request(path), created_us=now_us - age_s * 1_000_000)])
+
+    def paths():
+        return [one.request.path for one in session.recordings()]
+
+    for path, age_s in (("/0", 30), ("/1", 30), ("/2", 10), ("/3", 61)):
+        put(path, age_s)
+    assert paths() == ["/0", "/1", "/2", "/3"]           # no old one is the first
+    postgres.ask("UPDATE cutthrough_recordings.recordings SET created_us = created_us "
+                 "- 40000000 WHERE url LIKE '%/0' OR url LIKE '%/1'", url)
+    put("/4", 0)
+    assert paths() == ["/2", "/3", "/4"]
+    assert session.prune() == 1
+    assert paths() == ["/2", "/4"]
+    assert (len(session), session.size()) == (2, sum(
+        size for (size,) in postgres.ask(
+            "SELECT length(data) FROM cutthrough_recordings.recordings", url)))

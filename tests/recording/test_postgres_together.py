@@ -57,10 +57,10 @@ class Slow:
         self._pool = ThreadPoolExecutor(1)
         self._adding = None
 
-    def _wait(self, change, most):
+    def _wait(self, change, most, **how):
         self._here.put(None)
         self._go.get()
-        return self._prune(change, most)
+        return self._prune(change, most, **how)
 
     def step(self, recordings):
         """Begins to add, or goes on to the end."""

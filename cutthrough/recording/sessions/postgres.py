@@ -16,17 +16,16 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import psycopg
 
 import cutthrough
 from cutthrough.recording.model.key import check_of, read_key
 from cutthrough.recording.model.masking import make_masker
 from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.sessions.postgres_change import Change, Cursor
 from cutthrough.recording.sessions.postgres_tables import (
     ADD,
     BEGIN,
@@ -71,9 +70,6 @@ LOOKS = 100
 # Rows of a session in `changes` that are made one
 MOST_CHANGES = 64
 
-_Cursor = psycopg.Cursor[dict[str, Any]]
-
-
 class Changes(NamedTuple):
     """The changes that a copy lacks. `at`: the last change that it has then, and the
     last recording of it; `is_all`: that is all there was. `first`: the lowest number;
@@ -107,7 +103,7 @@ class PostgresSession(AnySession):
             raise SessionError(f"{self._where}: {error}") from None
 
     @contextlib.contextmanager
-    def _changed(self, additions: int = 0) -> Iterator["_Change"]:
+    def _changed(self, additions: int = 0) -> Iterator[Change]:
         """A change that adds so many recordings; 0: that edits or deletes some."""
         with self._base.transaction() as cursor:
             if not additions:
@@ -117,7 +113,7 @@ class PostgresSession(AnySession):
                 raise NoSession(f"{self._where}: it has been deleted")
             row = cursor.execute(NEXT, (additions,)).fetchone()
             assert row is not None
-            change = _Change(cursor, row["change"], row["numbers"] or [])
+            change = Change(cursor, self._number, row["change"], row["numbers"] or [])
             yield change
             if not change.is_copied:
                 return
@@ -125,14 +121,8 @@ class PostgresSession(AnySession):
                 self._number, change.number, change.count, change.bytes, self._number
                 )).fetchone()
             if row is not None and row["rows"] > MOST_CHANGES and (
-                    self._may_delete(cursor)):
+                    change.may_delete()):
                 cursor.execute(FOLD, (self._number,))
-
-    def _may_delete(self, cursor: _Cursor) -> bool:
-        """False: another host deletes some, which need not be waited for."""
-        row = cursor.execute("SELECT pg_try_advisory_xact_lock(%s) AS is_ours",
-                             (SESSION_LOCK + self._number,)).fetchone()
-        return row is not None and bool(row["is_ours"])
 
     def set_bounds(self, count: int, age_s: float) -> None:
         manifest = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
@@ -143,7 +133,9 @@ class PostgresSession(AnySession):
         self.manifest = manifest
 
     def add(self, recordings: Iterable[Recording]) -> list[Recording]:
-        given = list(recordings)
+        return self._add(list(recordings), is_whole=True)
+
+    def _add(self, given: list[Recording], *, is_whole: bool) -> list[Recording]:
         entries = masked(self.masker, given)
         with self._changed(len(entries)) as change:
             additions = [msgspec.structs.replace(entry, number=number)
@@ -155,7 +147,7 @@ class PostgresSession(AnySession):
                                     *_values(recording, data)))
                     change.bytes += len(data)
             change.count += len(additions)
-            self._prune(change, MOST_PRUNED + len(additions))
+            self._prune(change, MOST_PRUNED + len(additions), is_whole=is_whole)
             self._attempts[self._number] = Attempt(change.number, given)
         del self._attempts[self._number]
         return additions
@@ -170,41 +162,31 @@ class PostgresSession(AnySession):
                 (self._number, attempt.change, attempt.recordings[-1].created_us)):
             given = given[len(attempt.recordings):]
         self._attempts.pop(self._number, None)
-        if given:
-            self.add(given)
+        if given:                            # batch after batch: none reads all
+            self._add(given, is_whole=False)
 
     def prune(self) -> int:
         if not self.manifest.age_s and not self.manifest.count:
             return 0
         with self._changed() as change:
-            deletions = self._prune(change, MOST_PRUNED)
+            deletions = self._prune(change, MOST_PRUNED, is_whole=True)
             change.is_copied = deletions > 0
         return deletions
 
-    def _prune(self, change: "_Change", most: int) -> int:
+    def _prune(self, change: Change, most: int, *, is_whole: bool) -> int:
+        """`is_whole`: also old ones behind younger ones, as of imports."""
         deletions, (count, age_s) = 0, (self.manifest.count, self.manifest.age_s)
-        if not (count or age_s) or not self._may_delete(change.cursor):
+        if not (count or age_s) or not change.may_delete():
             return 0
         if count and (over := self._sums(change.cursor)["count"]
                       + change.count - count) > 0:
-            deletions += self._delete(
-                change, f"number IN (SELECT number {OF} ORDER BY number LIMIT %s)",
+            deletions += change.delete(
+                f"number IN (SELECT number {OF} ORDER BY number LIMIT %s)",
                 (self._number, min(most, over)))
         if age_s:
-            deletions += self._delete(
-                change, f"number IN (SELECT number {OF} AND created_us < %s "
-                "ORDER BY number LIMIT %s)",
-                (self._number, limit_us(age_s), most))
+            delete = change.delete_old if is_whole else change.delete_first_old
+            deletions += delete(limit_us(age_s), most)
         return deletions
-
-    def _delete(self, change: "_Change", where: str, values: Sequence[object]) -> int:
-        change.cursor.execute(
-            f"DELETE {OF} AND {where} RETURNING length(data) AS size",
-            (self._number, *values))
-        sizes = [row["size"] for row in change.cursor]
-        change.count -= len(sizes)
-        change.bytes -= sum(sizes)
-        return len(sizes)
 
     def read_behind(self, number: int, most: int) -> list[Recording]:
         rows = self._select(PAGE.format(
@@ -261,7 +243,7 @@ class PostgresSession(AnySession):
 
     def delete(self, numbers: Iterable[int]) -> int:
         with self._changed() as change:
-            return self._delete(change, "number = ANY(%s)", (list(numbers),))
+            return change.delete("number = ANY(%s)", (list(numbers),))
 
     def hit(self, hits: dict[int, int]) -> None:
         with self._changed() as change:
@@ -296,7 +278,7 @@ class PostgresSession(AnySession):
         with self._base.cursor() as cursor:
             return int(self._sums(cursor)["count"])
 
-    def _sums(self, cursor: _Cursor, horizon: int = LAST) -> dict[str, Any]:
+    def _sums(self, cursor: Cursor, horizon: int = LAST) -> dict[str, Any]:
         """The session's row of HEADS."""
         row = cursor.execute(HEADS.format(where="id = %s"),
                              (horizon, self._number)).fetchone()
@@ -341,18 +323,6 @@ class PostgresSession(AnySession):
             return read(row["number"], row["created_us"], row["hits"], row["data"])
 
     def close(self) -> None: ...
-
-
-@dataclass(slots=True)
-class _Change:
-    """A change of a session, in its transaction. `is_copied`: copies must have it."""
-
-    cursor: _Cursor
-    number: int
-    numbers: list[int]                       # for new recordings
-    count: int = 0                           # and bytes, by which the session grows
-    bytes: int = 0
-    is_copied: bool = True
 
 
 def _values(recording: Recording, data: bytes) -> tuple[object, ...]:

@@ -64,6 +64,11 @@ HORIZON = Horizon(
 SESSION_LOCK = 0x6376 << 48
 
 OF = "FROM cutthrough_recordings.recordings WHERE session = %s"
+OLD_FIRST = f"""number IN (
+    SELECT number FROM (
+        SELECT number, bool_and(created_us < %s) OVER (ORDER BY number) AS is_old FROM (
+            SELECT number, created_us {OF} ORDER BY number LIMIT %s) AS first) AS firsts
+    WHERE is_old)"""
 COPY = ("COPY cutthrough_recordings.recordings (session, number, changed, created_us, "
         "hits, method, url, status, tags, data) FROM STDIN")
 # As many recordings as fit into MOST_ANSWERED, in an order; `more`: those behind count
