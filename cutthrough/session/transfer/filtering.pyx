@@ -21,7 +21,7 @@ from cutthrough.policy.decision_cache cimport denial
 from cutthrough.session.judge.authorize cimport judge_late
 from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.client cimport Client, extras_of, is_last
-from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE
+from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE, PHASE_WAY
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD, RELAY, REQUEST
 from cutthrough.session.transfer.filtered_head cimport (
@@ -267,6 +267,11 @@ cdef class Filtering(Responder):
                 refuse_unfit(c, FILTER_FAILED, "on_request_body",
                              "the target cannot change: the origin is connected")
                 return
+            if not is_with_player(c):
+                up_sluice(c).awaits_head = False
+                if c.origin is None:
+                    dial_anew(c, up_sluice(c), is_chunked())
+                    return
             outcome = judge_late(c)
             if outcome != OK:
                 c.refuse(outcome)
@@ -286,6 +291,16 @@ cdef class Filtering(Responder):
             self.up_side.close()
             self.down_side.close()
         Responder.end(self, label)
+
+
+cdef int dial_anew(Client c, Sluice up, bint chunked) except -1:
+    """The origin has gone while the filters had the body. The rules judge the head when the next
+    one's address is known: see forward.resume."""
+    up.unsent = []
+    if up.pump.tap != NULL:
+        up.pump.tap.is_chunked = chunked
+    c.request.resumes = c.request.dials = True
+    return c.resume(PHASE_WAY)
 
 
 cdef void take_nothing(Tap *tap, const char *data, size_t n) noexcept nogil:

@@ -15,6 +15,7 @@ from cutthrough.net.relay cimport feed, is_holding, push, run_pump, start_pump, 
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
     BAD_FRAMING, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OK, OVERLOADED)
+from cutthrough.session.judge.authorize cimport judge_late
 from cutthrough.session.model.awaited cimport NOBODY, SENDER, TAKER
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.model.chunked_body cimport scan_of, scan_through
@@ -28,7 +29,8 @@ from cutthrough.session.transfer.headers cimport head_up, show_head
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.recording_room cimport outcome_of_length, outcome_of_loss
 from cutthrough.session.transfer.response cimport pump_down, read_response
-from cutthrough.session.transfer.sluice cimport Sluice, run_sluice
+from cutthrough.session.transfer.responder cimport up_sluice, write_head_up
+from cutthrough.session.transfer.sluice cimport Sluice, put_all, run_sluice
 from cutthrough.session.transfer.to_filters cimport begin_upload, takes_upload
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
 
@@ -93,11 +95,24 @@ cdef int send_request(Client c) except -1:
 
 cdef int resume(Client c) except -1:
     """What an origin has not read goes first, then the rest of the body."""
+    cdef Sluice up = up_sluice(c)
+    cdef int outcome
     c.request.resumes = False
     c.relay.up.sink = &c.origin.sock
     c.relay.up.error = 0
-    start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
+    if is_holding(&c.relay.down):           # our own 100
+        c.relay.down.source = &c.origin.sock
+    else:
+        start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
     c._set_state(REQUEST if c.up_open else RESPONSE)
+    if up is not None:                      # see filtering.dial_anew
+        outcome = judge_late(c)
+        if outcome != OK:
+            return c.refuse(outcome)
+        unsent, up.unsent = up.unsent, None
+        if not write_head_up(c, up, up.pump.tap != NULL and up.pump.tap.is_chunked):
+            return 0
+        put_all(up, unsent)
     pump_up(c)
     return read_response(c)
 

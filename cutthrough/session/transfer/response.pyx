@@ -47,7 +47,7 @@ from cutthrough.session.transfer.messages cimport give_messages, takes_messages
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
-from cutthrough.session.transfer.responder cimport tapes_origin
+from cutthrough.session.transfer.responder cimport tapes_origin, up_sluice
 from cutthrough.session.transfer.sluice cimport Sluice, run_sluice
 from cutthrough.session.transfer.to_filters cimport takes_response
 from cutthrough.session.transfer.tunnel cimport start_tunnel
@@ -79,7 +79,7 @@ cdef int read_response(Client c) except -1:
     """Reads until the head is whole or the socket is dry: behind half a head there may
     be an end of stream that no further event reports. Bounded by the head's limits."""
     while (c.state == REQUEST or c.state == RESPONSE) and not is_held(c) and (
-            c.origin.sock.ready & CAN_READ):
+            c.origin is not None and c.origin.sock.ready & CAN_READ):
         read_some(c)
     return 0
 
@@ -96,6 +96,8 @@ cdef int read_some(Client c) except -1:
         return 0
     if held:
         give_block(&c.extras.partial)
+    if up_sluice(c) is not None and up_sluice(c).awaits_head:
+        return leave_origin(c)
     if n <= 0:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, -n)
         if n == -ETIMEDOUT:
@@ -106,6 +108,18 @@ cdef int read_some(Client c) except -1:
     if c.stamps.first_byte_us == 0:
         c.stamps.first_byte_us = end_phase(&c.stamps)
     return on_response(c, data, held + n, held)
+
+
+cdef int leave_origin(Client c) except -1:
+    """The filters have the request's body, and an origin that got nothing of it ends, or speaks: it
+    did not wait so long. Another one is dialled when the body is there."""
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, 0)
+    c.close_origin(False)
+    stop_pump(&c.relay.up)
+    c.relay.up.sink = NULL
+    c.relay.down.source = NULL
+    end_phase(&c.stamps)                    # the time of its body is no look-up's
+    return 0
 
 
 cdef int on_no_response(Client c, int outcome, size_t held) except -1:

@@ -22,6 +22,8 @@ cdef class Sluice:
     cdef uint8_t ended          # it has been read to its end
     cdef uint8_t finished       # its last byte was written
     cdef uint8_t lost           # the origin takes no more
+    cdef uint8_t awaits_head    # filters have a request's body, and the origin got nothing yet
+    cdef list unsent            # what they write while the origin is dialled anew; else None
 
     # As `write`; taps do not get bytes that are not shown.
     cdef bint put(self, const char *data, size_t n, bint is_shown) except -1
@@ -31,6 +33,8 @@ cdef class Sluice:
 cdef Sluice open_sluice(Client client, bint is_up, bint chunked, int64_t left, bint trailers)
 # Bytes that came before: behind a head. Returns an Outcome.
 cdef int give(Sluice sluice, char *data, size_t n) except -1
+# Sends what was written while the origin was dialled anew.
+cdef int put_all(Sluice sluice, list unsent) except -1
 # Runs one turn: sends the held bytes, reads up to a bound, and wakes the filters. Called for
 # every event while the sluice is open.
 cdef int run_sluice(Sluice sluice) except -1

@@ -72,6 +72,9 @@ cdef class Sluice:
         cdef Client client = self.client
         cdef Tap *tap
         cdef bint sent
+        if client is not None and self.unsent is not None:
+            self.unsent.append(data[:n])
+            return True
         if client is None or self.lost or not REQUEST <= client.state <= RELAY:
             return False
         try:
@@ -94,7 +97,8 @@ cdef class Sluice:
     def finish(self):
         """The last byte was written."""
         cdef Client client = self.client
-        if client is None or self.finished or not REQUEST <= client.state <= RELAY:
+        if client is None or self.finished or not (
+                self.unsent is not None or REQUEST <= client.state <= RELAY):
             return
         self.finished = True
         try:
@@ -105,7 +109,8 @@ cdef class Sluice:
             client.poller.contain(client)
 
     def is_stuck(self):
-        return self.client is not None and not self.lost and is_holding(self.pump)
+        return self.client is not None and not self.lost and (
+            self.unsent is not None or is_holding(self.pump))
 
 
 cdef Sluice open_sluice(Client c, bint is_up, bint chunked, int64_t left, bint trailers):
@@ -142,6 +147,12 @@ cdef int wake(Sluice s) except -1:
         if not waiter.done():
             waiter.set_result(None)
     return 0
+
+
+cdef int put_all(Sluice s, list unsent) except -1:
+    for piece in unsent:
+        s.put(<bytes>piece, len(piece), True)
+    return wake(s)
 
 
 cdef int run_sluice(Sluice s) except -1:

@@ -115,6 +115,7 @@ cdef int begin_upload(Client c) except -1:
         chunked, left = False, 0            # nothing more is read
     if up_sluice(c) is None:                # else it was read in part: see Replay
         c.extras.up = open_sluice(c, True, chunked, left, trailers)
+    up_sluice(c).awaits_head = uploader is c.extras.filtering
     if not uploader.is_answered:
         uploader.run.on_upload(up_sluice(c) if uploader.behind is None else uploader.behind)
     return run_sluice(up_sluice(c))
