@@ -138,6 +138,19 @@ def test_an_origin_that_is_gone_for_good_is_the_reason(begin, make_origin, dial)
     assert proxy.wait_reason("connection_refused")
 
 
+def test_the_pace_of_limits_goes_on(begin, make_origin, dial):
+    """The lost origin had its timer."""
+    left: list[bool] = []
+    proxy = begin("Whole", f'[limits.slow]\nbytes_per_second = 200_000\n{ALL}'
+                           'limits = "slow"\n')
+    origin = make_origin(impatient(b"", left))
+    client = dial(proxy)
+    begin_post(client, origin, len(BODY))
+    wait_until(lambda: left, "the proxy leaves, too")
+    client.send(BODY)
+    assert client.read_response("POST").body == b"ok"
+
+
 def test_a_client_that_leaves_meanwhile_is_the_end(begin, make_origin, dial):
     left: list[bool] = []
     proxy, origin = begin("Whole"), make_origin(impatient(b"", left))

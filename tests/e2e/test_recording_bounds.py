@@ -41,6 +41,21 @@ def test_a_replayed_request_beyond_its_rule_s_rate_is_429_with_the_time_to_wait(
     assert reasons == ["rate_limited"] * 2 + ["replayed"] * 4
 
 
+def test_a_body_that_is_read_for_its_recording_has_its_pace_and_comes(
+        start_policy, folder, make_origin, dial):
+    """There is no origin yet, which had the timer of the pace: behind the burst nothing
+    of the body was read, until `body_timeout`."""
+    body, origin = b"x" * 300_000, make_origin()
+    proxy = start_policy(
+        "[limits.slow]\nbytes_per_second = 200_000"
+        + RULE.format(mode="cache", keys='limits = "slow"'),
+        f'recording_directory = "{folder}"')
+    reply = dial(proxy).ask("POST", origin.url("/a"), f"Content-Length: {len(body)}",
+                            body=body)
+    assert reply.body == b"ok"
+    assert [request.body for request in origin.requests] == [body]
+
+
 def test_misses_are_explained_in_a_tenth_of_the_time(start, folder, dial):
     """A search takes some 0.5 ms: the requests of one client took all of the time."""
     fill(folder, *[made(9, f"/{number}") for number in range(3000)])

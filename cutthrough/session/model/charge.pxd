@@ -39,7 +39,7 @@ cdef int admit_tunnel(Client client) noexcept
 
 # All four only if there is a client.usage.meter. Before the pumps run: sets their allowances;
 # False: the exchange is to end, with this Outcome. After they ran: sets the timer for their next
-# turn.
+# turn. Returns the milliseconds until then if there is no origin that has the timer; else 0.
 cdef bint before_turn(Client client) noexcept
 cdef int outcome_of_meter(Client client) noexcept
 # How many of the `n` bytes that came with a response's head may pass behind it: by faults.

@@ -291,9 +291,11 @@ cdef int after_turn(Client c) except -1:
     wait_us = min(wait_us, wait_of(c, &c.relay.down, &c.usage.meter.down))
     if wait_us == 0:
         return c.poller.call_again(c)
-    if wait_us != INT64_MAX and c.origin is not None:
-        return c.origin.set_deadline(max(1, wait_us // 1000))
-    return 0
+    if wait_us == INT64_MAX:
+        return 0
+    if c.origin is None:
+        return <int>max(1, wait_us // 1000)
+    return c.origin.set_deadline(max(1, wait_us // 1000))
 
 
 cdef int64_t wait_of(Client c, Pump *pump, Lane *lane) noexcept:

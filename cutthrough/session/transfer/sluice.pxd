@@ -17,6 +17,7 @@ cdef class Sluice:
     cdef bytearray trailer      # the lines behind the last chunk, and the empty one
     cdef Tap *tap               # gets the body as it comes, and not as it goes; NULL: see Pump.tap
     cdef object waiter          # a future; None: nobody waits
+    cdef object timer           # of its pace, if there is no origin to time it; else None
     cdef uint8_t is_up
     cdef uint8_t until_close    # the body ends with its stream
     cdef uint8_t ended          # it has been read to its end

@@ -108,6 +108,12 @@ cdef class Sluice:
         except BaseException:
             client.poller.contain(client)
 
+    def look_again(self):
+        """There are bytes to be read again, by the limits of its request."""
+        self.timer = None
+        if self.client is not None:
+            self.client.poller.call_again(self.client)
+
     def is_stuck(self):
         return self.client is not None and not self.lost and (
             self.unsent is not None or is_holding(self.pump))
@@ -159,7 +165,7 @@ cdef int run_sluice(Sluice s) except -1:
     cdef Client c = s.client
     cdef uint64_t before = s.pump.moved
     cdef int64_t held = s.held
-    cdef int outcome
+    cdef int outcome, pause_ms
     if c is None or s.lost:
         return 0
     if c.usage.meter != NULL and not before_turn(c):
@@ -171,7 +177,9 @@ cdef int run_sluice(Sluice s) except -1:
         outcome = outcome_of_loss(c)
     c.count_moved()
     if c.usage.meter != NULL and not s.ended:
-        after_turn(c)
+        pause_ms = after_turn(c)
+        if pause_ms and s.timer is None:
+            s.timer = c.poller.loop.call_later(pause_ms / 1000, s.look_again)
     if outcome != OK:
         return end_early(s, outcome)
     if s.finished:
