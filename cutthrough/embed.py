@@ -332,8 +332,6 @@ class _Background:
                     self._driver = None
                     loop.call_soon_threadsafe(loop.stop)
                     thread.join()
-                    loop.run_until_complete(loop.shutdown_default_executor())
-                    loop.close()
 
     def begin(self, work: Coroutine[Any, Any, int]) -> "Future[int]":
         """While it drives a proxy."""
@@ -348,9 +346,17 @@ class _Background:
         _name, make = make_loop(choose_loop("auto"))
         loop = make()
         thread = threading.Thread(
-            target=loop.run_forever, name="cutthrough", daemon=True)
+            target=self._drive, args=(loop,), name="cutthrough", daemon=True)
         thread.start()
         return loop, thread
+
+    @staticmethod
+    def _drive(loop: asyncio.AbstractEventLoop) -> None:
+        """Runs the loop until it is stopped, and closes it: here, because the caller's
+        thread may have a running loop, as a cell of a notebook has."""
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
 
 
 _background = _Background()

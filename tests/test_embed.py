@@ -312,6 +312,18 @@ def test_two_proxies_run_beside_a_program_that_blocks():
         assert "destination_denied" in refused(again, "a.test")
 
 
+async def test_a_proxy_of_with_may_be_left_in_a_running_loop():
+    """As in a cell of a notebook: leaving it was a RuntimeError, and its loop was not
+    closed."""
+    with cutthrough.serve(policy_hook=closure("a.test")) as proxy:
+        assert "destination_denied" in await asyncio.to_thread(refused, proxy, "a.test")
+    assert "cutthrough" not in threads()
+    async with cutthrough.serve():
+        with pytest.raises(RuntimeError, match="another thread"):
+            cutthrough.serve().__enter__()
+    assert "cutthrough" not in threads()
+
+
 def test_a_mistake_is_raised_where_the_proxy_is_entered(tmp_path):
     with pytest.raises(ValueError, match="No such file"):
         cutthrough.serve(policy=tmp_path / "missing.toml").__enter__()
