@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
             undo_what_was_left()
             args.listen = args.listen or find_port(LISTEN)
             args.admin = args.admin or find_port(ADMIN)
-            serve(place, written(args.listen), written(args.admin), args)
+            serve(place, numbered(args.listen), numbered(args.admin), args)
     except OSError as error:
         print(f"cutthrough: {error.filename or VERB}: {error.strerror or error}",
               file=sys.stderr)
@@ -356,6 +356,18 @@ def find_port(address: str) -> str:
                   file=sys.stderr)
         return show_address((host, port))
     return address                           # the start says that it is in use
+
+
+def numbered(address: str) -> str:
+    """As it is written, with a free port for port 0: the addresses are printed before
+    they are bound. Raises ConfigError and OSError."""
+    address = written(address)
+    host, port = parse_listen(address)
+    if port:
+        return address
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
+        trial.bind((host, 0))
+        return show_address((host, trial.getsockname()[1]))
 
 
 def written(address: str) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shlex
 import shutil
 import signal
@@ -129,20 +130,35 @@ def test_the_next_ports_are_taken_if_others_listen(environ):
     with contextlib.ExitStack() as stack:
         for port in 8888, 8889, 9090:
             stack.enter_context(socket.create_server(("127.0.0.1", port)))
-        process = stack.enter_context(subprocess.Popen(
-            [sys.executable, "-m", "cutthrough", "inspect"], cwd=ROOT, env=environ,
-            text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
-        stack.callback(process.send_signal, signal.SIGTERM)
+        output = printed_by_inspect(environ)
+    assert "127.0.0.1:8888 is in use: 127.0.0.1:8890 takes its place" in output
+    assert "http://127.0.0.1:9091/traffic#" in output
+    assert "--env --listen 127.0.0.1:8890)" in output
+    assert "listening on 127.0.0.1:8890" in output
+
+
+def test_of_port_0_it_prints_the_port_that_it_has(environ):
+    """The commands and the page's address that it printed had the port 0."""
+    output = printed_by_inspect(
+        environ, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    assert not re.search(r":0\b", output)
+    (address,) = re.findall(r"listening on (\S+),", output)
+    assert f"--env --listen {address})" in output
+
+
+def printed_by_inspect(environ, *words):
+    with subprocess.Popen(
+            [sys.executable, "-m", "cutthrough", "inspect", *words], cwd=ROOT,
+            env=environ, text=True, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE) as process:
         output = ""
         while "  origins " not in output:    # the last line of what it prints
             line = process.stderr.readline()
             assert line, output
             output += line
+        process.send_signal(signal.SIGTERM)
     assert process.returncode == 0
-    assert "127.0.0.1:8888 is in use: 127.0.0.1:8890 takes its place" in output
-    assert "http://127.0.0.1:9091/traffic#" in output
-    assert "--env --listen 127.0.0.1:8890)" in output
-    assert "listening on 127.0.0.1:8890" in output
+    return output
 
 
 def flows(page, token):
