@@ -44,4 +44,6 @@ async def print_events(log: int) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: embedded.py COMMAND …")
     sys.exit(asyncio.run(run(sys.argv[1:])))
