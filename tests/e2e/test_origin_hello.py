@@ -4,6 +4,7 @@ Recorded hellos of real clients are sent into the tunnel, and the origin keeps t
 bytes from the proxy. It ends the handshake there.
 """
 
+import contextlib
 import queue
 import ssl
 
@@ -11,8 +12,17 @@ import pytest
 
 from cutthrough.net.tls.offer import split
 from cutthrough.wire.offers import read_offer
-from tests.support.certificates import authority
-from tests.support.inside import ALL, OK, ask, config, enter, okay, over_tls
+from tests.support.certificates import TlsSocket, authority, on_aws_lc
+from tests.support.inside import (
+    ALL,
+    OK,
+    ask,
+    config,
+    enter,
+    okay,
+    origins,
+    over_tls,
+)
 from tests.wire.recorded_hellos import VALUES, data_of
 from tests.wire.twin_hello import read_hello
 
@@ -99,6 +109,45 @@ def test_what_is_weak_is_offered_by_nobody(start, keeping, hellos, dial):
     assert weak & {*split(read_offer(data))[2]}
     got, _ = offered(start(), dial, keeping, hellos, data)
     assert not weak & {*split(read_offer(got))[2]}
+
+
+def test_no_long_group_of_a_finite_field_is_offered(start, keeping, hellos, dial):
+    """R64: an origin that chose ffdhe8192 kept the worker for 110 ms."""
+    data = data_of("curl")
+    assert {0x0100, 0x0104} <= {*split(read_offer(data))[3]}
+    got, _ = offered(start(), dial, keeping, hellos, data)
+    assert {*split(read_offer(got))[3]} & {*range(0x0100, 0x0105)} == {
+        0x0100, 0x0101, 0x0102}
+
+
+@pytest.mark.skipif(on_aws_lc(), reason="it has no such exchange")
+@pytest.mark.parametrize("bits", [2048, 4096, 6144])
+def test_an_origin_chooses_no_long_modulus(start, make_origin, dial, tmp_path, bits):
+    """R64: one of 10 000 bits kept the worker, and all its clients, for 0.9 s."""
+    number = ((1 << bits) - 1).to_bytes(bits // 8 + 1)      # libssl asks for no prime
+    numbers = b"\2\x82%b%b\2\1\2" % (len(number).to_bytes(2), number)
+    (tmp_path / "dh.pem").write_text(ssl.DER_cert_to_PEM_cert(
+        b"0\x82%b%b" % (len(numbers).to_bytes(2), numbers)).replace(
+            "CERTIFICATE", "DH PARAMETERS"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(*origins().sign("DNS:a.example", kind="rsa"))
+    context.load_dh_params(tmp_path / "dh.pem")
+    context.set_ciphers("DHE+AESGCM")
+
+    def script(conn):
+        conn.sock = TlsSocket(conn.sock, context, server_side=True)
+        with contextlib.suppress(ssl.SSLError):
+            conn.sock.shake()
+            okay(conn)
+
+    proxy, origin = start(), make_origin(script)
+    if bits <= 4096:
+        assert ask(enter(proxy, dial(proxy), origin.port)).body == OK[-2:]
+        return
+    with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
+        enter(proxy, dial(proxy), origin.port)
+    assert proxy.wait_reason("origin_tls")["hook"] == "modulus too large"
 
 
 def test_clients_that_differ_share_no_connection(start, make_origin, dial):

@@ -6,7 +6,8 @@ session_ticket, encrypt_then_mac and status_request. The rest is libssl's: the o
 extensions, the suites of TLS 1.3 first, one key share, the suite 0x00ff in place of
 renegotiation_info, no GREASE, and no extension that it does not know. Never offered, even if a
 client offers them to us: suites without authentication, without encryption or with a key below
-128 bits, SHA-1 and MD5 in signatures, and versions before 1.2.
+128 bits, SHA-1 and MD5 in signatures, versions before 1.2, and groups of finite fields above 4096 bits,
+because an origin could choose one: a handshake with ffdhe8192 takes 110 ms.
 """
 
 from libc.stdint cimport uint8_t
@@ -28,7 +29,7 @@ cdef enum:
 GROUPS = {
     0x11ec: "X25519MLKEM768", 0x001d: "X25519", 0x0017: "P-256", 0x0018: "P-384",
     0x0019: "P-521", 0x001e: "X448", 0x0100: "ffdhe2048", 0x0101: "ffdhe3072",
-    0x0102: "ffdhe4096", 0x0103: "ffdhe6144", 0x0104: "ffdhe8192",
+    0x0102: "ffdhe4096",
 }
 SIGNATURES = {
     0x0403: "ecdsa_secp256r1_sha256", 0x0503: "ecdsa_secp384r1_sha384",
@@ -87,6 +88,7 @@ def omit_name(int fd):
 
 cdef int apply(SSL *ssl, Names names) except -1:
     """If libssl refuses a part, that stays as it was."""
+    openssl.libssl_bound_dh(ssl)
     if names.older:
         openssl.SSL_set_cipher_list(ssl, names.older)
     if names.suites:

@@ -146,6 +146,8 @@ cdef extern from "libssl.h" nogil:
     void *LIBSSL_VERIFY             # a callback, or NULL
     int libssl_harden(SSL_CTX *ctx)
     void libssl_prefer_aes_128(SSL_CTX *ctx)
+    # Of a client: no longer modulus of finite-field Diffie-Hellman than 4096 bits
+    void libssl_bound_dh(SSL *ssl)
     bint libssl_renegotiates_safely(const SSL *ssl)
     void SSL_CTX_set_session_psk_dhe_timeout(SSL_CTX *ctx, uint32_t seconds)
     uint64_t SSL_get_read_sequence(const SSL *ssl)
