@@ -208,7 +208,8 @@ def ebb(size_t live=0):
     Frees half of the blocks of each size that stayed free since the last call, so a burst's
     blocks go soon and a steady load's stay. Trims the heap if much was freed, or if a
     thousand of the `live` connections have closed, which frees as much: malloc alone keeps
-    the memory below a block in use. True: the heap was trimmed.
+    the memory below a block in use. One with a large state counts as several of them.
+    True: the heap was trimmed.
     """
     global freed_bytes, live_then
     cdef Pool *pool
