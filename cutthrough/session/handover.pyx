@@ -32,7 +32,7 @@ from cutthrough.policy.parents cimport Standing
 from cutthrough.session.connection cimport Connection
 from cutthrough.session.handover_parts cimport (
     address_of, read_address, read_request, read_way, request_of, way_of)
-from cutthrough.session.judge.authorize cimport is_cut_meanwhile, readmit
+from cutthrough.session.judge.under_way cimport is_cut_meanwhile, readmit
 from cutthrough.session.model.client cimport (
     Client, drop_extras, extras_of, leave_parent, link, own_opening, parent_of, set_tlvs, set_user,
     unlink, worker_of_id)

@@ -29,7 +29,8 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport HOP_NAMED_ORIGIN
 from cutthrough.policy.parents cimport Way
-from cutthrough.session.judge.authorize cimport is_cut_meanwhile, judge_address
+from cutthrough.session.judge.authorize cimport judge_address
+from cutthrough.session.judge.under_way cimport is_cut_meanwhile
 from cutthrough.session.model.charge cimport admit_user, renew_meanwhile
 from cutthrough.session.model.client cimport (
     Client, Observer, asker_of, extras_of, forget_dial, user_of)

@@ -38,7 +38,7 @@ from cutthrough.process.checks_page import ChecksPage
 from cutthrough.process.descriptors import last_descriptor
 from cutthrough.process.work_pool import make_pool
 from cutthrough.session.accept import ConnectionSink, SocketFacts, close_all, close_idle
-from cutthrough.session.judge.authorize import recheck
+from cutthrough.session.judge.under_way import recheck
 from cutthrough.session.model.charge import renew_limits
 from cutthrough.session.model.client import Journal
 from cutthrough.session.model.context import Context

@@ -1,7 +1,10 @@
 """May this request pass, and to this address? Judged by the snapshot it began with."""
 
 from cutthrough.net.address cimport Address
+from cutthrough.policy.acl cimport Verdict
+from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.inside cimport Inside
 
 # The phase: called when the user is known, before anything is resolved. Addresses are judged
 # later, each one. Returns an Outcome, from the Client's fields alone: the head may be gone by then.
@@ -18,8 +21,14 @@ cdef int judge_opening(Client c) except -1
 # Called for a tunnel that is to be opened: if its CONNECT names an address and its ClientHello a
 # server, the rules judge this name at that address, too (R77). Returns an Outcome.
 cdef int judge_server_name(Client c) except -1
-# The request becomes a tunnel: would a reload have cut it meanwhile?
-cdef bint is_cut_meanwhile(Client c) except -1
-# A tunnel that another process let in now belongs to the newest snapshot. False: that
-# snapshot cuts it. `asked_for`: the rule that let it in has `cut` set.
-cdef bint readmit(Client c, bint asked_for) except -1
+
+# The rest is for under_way.
+# Asks the rules of a snapshot about the request, at this address; NULL: not known yet.
+cdef int ask_rules(Client c, Snapshot snapshot, const Address *address, Verdict *verdict) except -1
+# Asks them about the CONNECT around the request. `named`: about the server that its client named.
+cdef int ask_connect(Client c, Inside inside, Snapshot snapshot, Verdict *verdict,
+                     Verdict *named) except -1
+# Makes this verdict the request's. Returns its Outcome.
+cdef int take_verdict(Client c, const Verdict *verdict, const Address *address) except -1
+# The destination's address, of a connected tunnel; NULL: it is not known here.
+cdef const Address *known_address(Client c, Address *out) except? NULL

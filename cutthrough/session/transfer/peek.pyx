@@ -31,8 +31,8 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.policy.first_bytes cimport (
     ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
-from cutthrough.session.judge.authorize cimport (
-    is_cut_meanwhile, judge_opening, judge_server_name)
+from cutthrough.session.judge.authorize cimport judge_opening, judge_server_name
+from cutthrough.session.judge.under_way cimport is_cut_meanwhile
 from cutthrough.session.model.broken cimport outcome_of_break
 from cutthrough.session.model.charge cimport admit_again
 from cutthrough.session.model.client cimport Client, extras_of

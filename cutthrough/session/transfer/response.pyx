@@ -24,7 +24,7 @@ from cutthrough.outcome cimport (
     ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE, RESPONSE_TIMEOUT,
     RESPONSE_TRUNCATED, UPGRADE_FAILED)
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN
-from cutthrough.session.judge.authorize cimport is_cut_meanwhile
+from cutthrough.session.judge.under_way cimport is_cut_meanwhile
 from cutthrough.session.model.awaited cimport NOBODY, READER
 from cutthrough.session.model.charge cimport (
     admit_tunnel, after_turn, before_turn, may_pass, outcome_of_meter)

@@ -1,0 +1,113 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What a newer snapshot does to what is under way.
+
+A reload judges each tunnel again: a tunnel that the new rules refuse is cut if the rule is
+configured so, and of one that is opened the requests inside. The same holds for a tunnel that
+another process let in, and for a request that becomes a tunnel after a reload.
+"""
+
+from libc.string cimport memset
+from cutthrough.net.address cimport Address
+from cutthrough.outcome cimport DESTINATION_DENIED, OK
+from cutthrough.policy.acl cimport NOT_ASKED, Verdict
+from cutthrough.policy.auth cimport Account
+from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.session.judge.authenticate cimport account_in
+from cutthrough.session.judge.authorize cimport (
+    ask_connect, ask_rules, known_address, take_verdict)
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.inside cimport Inside, is_intercepted
+from cutthrough.session.model.state cimport DECIDE, HALF_CLOSED, PEEK, RELAY
+
+
+def recheck(Context context):
+    """Judges every tunnel by the newest snapshot, and cuts each one that is refused by a rule
+    with `cut`; of one that is opened, the requests inside. Returns how many."""
+    cdef Client client = <Client>context.newest
+    cdef Client older
+    count = 0
+    context.poller.take_time()
+    while client is not None:
+        older = client.older
+        if PEEK <= client.state <= HALF_CLOSED and (
+                client.origin is not None and must_cut(client, context.snapshot)):
+            client.abort(DESTINATION_DENIED, True)
+            count += 1
+        elif is_request_inside(client) and must_cut(client, context.snapshot):
+            count += refuse_inside(client)
+        client = older
+    return count
+
+
+cdef bint is_request_inside(Client c) noexcept:
+    """Its tunnel runs, and it has been judged."""
+    return DECIDE <= c.state <= RELAY and is_intercepted(c) and (
+        (<Inside>c.entrance).opening != NULL and c.is_open)
+
+
+cdef int refuse_inside(Client c) except -1:
+    c.request.persistent = False            # a reply is the connection's last
+    try:
+        c.refuse(DESTINATION_DENIED)
+    except BaseException:
+        c.poller.contain(c)
+    return 1
+
+
+cdef bint is_cut_meanwhile(Client c) except -1:
+    return c.snapshot is not c.context.snapshot and must_cut(c, c.context.snapshot)
+
+
+cdef bint must_cut(Client c, Snapshot newest) except -1:
+    cdef Verdict verdict
+    cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.request.rule)
+    cdef Account account = c.account
+    cdef bint refused
+    if is_intercepted(c):
+        asked_for = (<Inside>c.entrance).cuts or (asked_for and c.request.is_tunnel)
+    if newest is c.snapshot:
+        return account.has_expired() and asked_for
+    refused = is_refused_by(c, newest, asked_for, &verdict)
+    c.account = account                     # its subjects are those of c.snapshot's rules
+    return refused
+
+
+cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
+                        Verdict *verdict) except -1:
+    """Is it to be cut? `asked_for`: the rule that let it in has `cut` set."""
+    cdef Address literal
+    cdef Verdict named
+    account = account_in(c, newest)
+    if account is None:
+        return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
+    c.account = account
+    if c.account.has_expired():
+        return asked_for
+    if newest.acl is None:
+        return False
+    if is_intercepted(c):                   # the tunnel around it
+        ask_connect(c, <Inside>c.entrance, newest, verdict, &named)
+        if is_cut_by(verdict) or is_cut_by(&named):
+            return True
+        if not c.request.is_tunnel:
+            return False
+    ask_rules(c, newest, known_address(c, &literal), verdict)
+    return is_cut_by(verdict)
+
+
+cdef bint is_cut_by(const Verdict *verdict) noexcept nogil:
+    # Without an address, what passes only until it is known does not pass
+    return (verdict.outcome != OK or verdict.maybe) and verdict.cut
+
+
+cdef bint readmit(Client c, bint asked_for) except -1:
+    cdef Verdict verdict
+    cdef Address literal
+    cdef bint refused
+    memset(&verdict, 0, sizeof(verdict))
+    verdict.rule = NOT_ASKED
+    refused = is_refused_by(c, c.context.snapshot, asked_for, &verdict)
+    c.snapshot = c.context.snapshot
+    take_verdict(c, &verdict, known_address(c, &literal))
+    return not refused
