@@ -294,8 +294,8 @@ class Worker:
         if self._running:
             transaction.commit()
             self.generation = transaction.generation
+            self._recheck()                 # finds the limits that rules name now
             renew_limits(self.context)
-            self._recheck()
         else:
             transaction.discard()
 

@@ -4,6 +4,8 @@
 A reload judges each tunnel again: a tunnel that the new rules refuse is cut if the rule is
 configured so, and of one that is opened the requests inside. The same holds for a tunnel that
 another process let in, and for a request that becomes a tunnel after a reload.
+
+Limits that the newer rules name hold for what goes on, from its next turn: see charge.
 """
 
 from libc.string cimport memset
@@ -15,10 +17,11 @@ from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
 from cutthrough.session.judge.authorize cimport (
     ask_connect, ask_rules, known_address, take_verdict)
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.charge cimport limits_of_rule
+from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.inside cimport Inside, is_intercepted
-from cutthrough.session.model.state cimport DECIDE, HALF_CLOSED, PEEK, RELAY
+from cutthrough.session.model.state cimport DECIDE, HALF_CLOSED, PEEK, RELAY, REQUEST
 
 
 def recheck(Context context):
@@ -36,6 +39,8 @@ def recheck(Context context):
             count += 1
         elif is_request_inside(client) and must_cut(client, context.snapshot):
             count += refuse_inside(client)
+        elif REQUEST <= client.state <= RELAY and client.origin is not None:
+            find_limits(client, context.snapshot)
         client = older
     return count
 
@@ -68,8 +73,11 @@ cdef bint must_cut(Client c, Snapshot newest) except -1:
         asked_for = (<Inside>c.entrance).cuts or (asked_for and c.request.is_tunnel)
     if newest is c.snapshot:
         return account.has_expired() and asked_for
+    verdict.rule = NOT_ASKED
     refused = is_refused_by(c, newest, asked_for, &verdict)
     c.account = account                     # its subjects are those of c.snapshot's rules
+    if c.request.is_tunnel and not refused:
+        note_limits(c, newest, &verdict)
     return refused
 
 
@@ -94,6 +102,35 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
             return False
     ask_rules(c, newest, known_address(c, &literal), verdict)
     return is_cut_by(verdict)
+
+
+cdef int find_limits(Client c, Snapshot newest) except -1:
+    """Of a request under way, if its head is still there where rules compare it."""
+    cdef Account account = c.account
+    cdef Verdict verdict
+    cdef Address literal
+    verdict.rule = NOT_ASKED
+    if c.snapshot is newest or (newest.acl is not None and c.head == NULL and (
+            newest.acl.compares_paths or newest.acl.compares_methods)):
+        return 0
+    c.account = account_in(c, newest)
+    if c.account is not None and newest.acl is not None:
+        ask_rules(c, newest, known_address(c, &literal), &verdict)
+    c.account = account
+    return note_limits(c, newest, &verdict)
+
+
+cdef int note_limits(Client c, Snapshot newest, const Verdict *verdict) except -1:
+    """What is refused, and goes on, keeps its limits."""
+    cdef object name = None
+    if newest.acl is not None:
+        if verdict.rule == NOT_ASKED or verdict.outcome != OK:
+            return 0
+        if not (verdict.maybe or verdict.waits):
+            name = newest.acl.limits_of(verdict.rule)
+    if c.extras.newer_limits is not None or name != limits_of_rule(c):
+        extras_of(c).newer_limits = (name,)
+    return 0
 
 
 cdef bint is_cut_by(const Verdict *verdict) noexcept nogil:

@@ -26,6 +26,8 @@ cdef int readmit_user(Client client) except -1
 cdef int take_limits(Client client, object name, dict left) except -1
 # The name of the limits that the deciding rule, or the hook, names; None: the user's own.
 cdef object named_limits(Client client)
+# The same of the rule alone, which has let it in.
+cdef object limits_of_rule(Client client)
 # The subject of the request's limits: its user's name, or Terms.subject.
 cdef bytes counted_of(Client client, Terms terms)
 # The address that the connection counts for. A client that a request names has no connection.

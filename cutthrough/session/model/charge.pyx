@@ -208,10 +208,17 @@ cdef bytes values_in_head(Client c, bytes name):
 
 
 cdef object named_limits(Client c):
-    """The limits that the hook named, else those of the rule if it is known already; None:
-    the user's own."""
+    """The limits that the hook named, else those of the rule, of a newer policy's if it has been
+    asked; None: the user's own."""
     if c.extras.decision is not None and c.extras.decision.limits:
         return c.extras.decision.limits
+    if c.extras.newer_limits is not None:
+        return c.extras.newer_limits[0]
+    return limits_of_rule(c)
+
+
+cdef object limits_of_rule(Client c):
+    """None: it names none, or is not known yet."""
     if c.request.address_dependent or c.request.needs_opening or c.snapshot.acl is None:
         return None
     return c.snapshot.acl.limits_of(c.request.rule)

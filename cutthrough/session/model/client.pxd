@@ -218,8 +218,8 @@ cdef inline void free_empty_extras(Client client) noexcept:
 cdef inline void drop_extras(Client client) noexcept:
     cdef Extras extras = client.extras
     if extras is not NOTHING:
-        extras.decision = None
-        extras.passage = None
+        extras.decision = extras.passage = None
+        extras.newer_limits = None
         give_block(&extras.partial)
         free(extras.opening)
         extras.opening = NULL
