@@ -46,8 +46,8 @@ from cutthrough.tape.ended cimport (
     Body, Exchange, agreed_of, fill_bodies, fill_in, fill_opening, fill_prints, fill_tls,
     unix_us)
 from cutthrough.tape.ring cimport (
-    DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIMED_DOWN, UP, Kind, Producer, Ring, publish,
-    reserve, reserve_or_hold)
+    DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIME_BYTES, TIMED_DOWN, UP, Kind, Producer, Ring,
+    publish, reserve, reserve_or_hold)
 from cutthrough.wire.http1 cimport Head, has_token
 from cutthrough.wire.names cimport F_UPGRADE
 from cutthrough.wire.rewrite cimport build_regular_head, regular_bound
@@ -55,7 +55,10 @@ from cutthrough.wire.trace cimport TRACE_BYTES
 
 
 cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
+    """Kinds behind DOWN have the time of each piece before it."""
     cdef Body *body = <Body *>tap
+    cdef size_t time_n = TIME_BYTES if body.kind > DOWN else 0
+    cdef int64_t at_us
     cdef char *at
     if n == 0:
         return
@@ -68,43 +71,17 @@ cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
         n = body.room
     if n == 0:
         return
-    at = reserve_or_hold(body.ring, n) if body.may_not_be_lost else reserve(body.ring, n)
+    at = (reserve_or_hold if body.may_not_be_lost else reserve)(body.ring, time_n + n)
     if at == NULL:
         body.ring.header.parts += 1
         body.was_cut = True
         body.room = 0                   # a later piece would not fit behind this gap
         return
-    memcpy(at, data, n)
-    publish(body.ring, <Kind>body.kind, body.worker, body.request, n)
-    body.room -= n
-
-
-cdef void take_timed(Tap *tap, const char *data, size_t n) noexcept nogil:
-    """As take, and each piece has its time."""
-    cdef Body *body = <Body *>tap
-    cdef int64_t at_us
-    cdef char *at
-    if n == 0:
-        return
-    if not body.is_behind_head:
-        body.is_behind_head = True
-        return
-    body.seen += n
-    if n > body.room:
-        body.is_beyond = True
-        n = body.room
-    if n == 0:
-        return
-    at = (reserve_or_hold if body.may_not_be_lost else reserve)(body.ring, sizeof(at_us) + n)
-    if at == NULL:
-        body.ring.header.parts += 1
-        body.was_cut = True
-        body.room = 0
-        return
-    at_us = unix_us()
-    memcpy(at, &at_us, sizeof(at_us))
-    memcpy(at + sizeof(at_us), data, n)
-    publish(body.ring, <Kind>body.kind, body.worker, body.request, sizeof(at_us) + n)
+    if time_n:
+        at_us = unix_us()
+        memcpy(at, &at_us, sizeof(at_us))
+    memcpy(at + time_n, data, n)
+    publish(body.ring, <Kind>body.kind, body.worker, body.request, time_n + n)
     body.room -= n
 
 
@@ -181,7 +158,7 @@ cdef class Capture(Observer):
         return exchange
 
     cdef void begin(self, Body *body, Client client, Kind kind) noexcept:
-        body.tap.take = take if kind <= DOWN else take_timed
+        body.tap.take = take
         body.ring = &self.ring.producer
         body.request = client.request_id
         body.worker = <uint16_t>worker_of_id(client, self.worker)
