@@ -200,10 +200,9 @@ class Parts:
         if capture is not None:
             capture.configure(
                 generation.config.capture_body, generation.config.recording_body)
-            # It frees parts that exchanges in hand hold: it stays as long as there are
-            # any
+            # Requests and tunnels in hand keep their rules, and it frees their parts
             if not (generation.policy.captures or generation.policy.records
-                    or capture.tapped):
+                    or capture.tapped or self.context.busy):
                 capture = None
         self.capturing = capture
         if self.watcher is None:

@@ -415,3 +415,20 @@ def test_what_flows_cannot_do_is_said(start, make_origin, dial, database, words,
     wait_rows(database)
     done = flows(database, *words)
     assert done.returncode == status and reason in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["head", "full"])
+def test_what_is_under_way_at_the_reload_that_ends_capture_is_captured(
+        start, make_origin, dial, database, mode):
+    """It kept its rule, and with `head` and for tunnels its row was lost without a
+    word, because bodies alone kept the worker's capture."""
+    proxy, echoing = start(mode), make_origin(echo)
+    tunnel = dial(proxy).tunnel(echoing.authority)
+    proxy.policy.write_text('[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]')
+    assert "generation 2" in proxy.hup()
+    tunnel.send(b"hello")
+    assert tunnel.read_exact(5) == b"hello"
+    tunnel.close()
+    proxy.wait_log(1)
+    proxy.stop()                            # the rest in the rings is written
+    assert [row["kind"] for row in rows(database)] == ["tunnel"]

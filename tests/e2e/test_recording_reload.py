@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.client import build_request
-from tests.support.recordings import fill, made
+from tests.support.recordings import fill, made, recorded
 from tests.support.recordings import folder as folder
 from tests.support.wait import wait_until
 
@@ -69,3 +69,26 @@ def test_a_miss_after_the_reload_is_a_miss(start, folder, dial):
     client.send(b"abcd")
     assert client.read_response().status == 502
     assert proxy.wait_log(1)[0]["reason"] == "recording_missed"
+
+
+def test_a_request_that_is_recorded_is_recorded_after_the_reload(
+        start, folder, make_origin, dial, tmp_path):
+    """It passed without a record, and without a word."""
+    origin, go = make_origin(), tmp_path / "go"
+    rule = """
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.0/8"]
+    """
+    proxy = start(f'{rule}        recording = "record"\n',
+                  hook=HOOK.format(path=str(go)))
+    client = dial(proxy)
+    client.send(build_request("GET", origin.url("/a")))
+    output = proxy.log_path.parent / "stdout"
+    wait_until(lambda: "called" in output.read_text(), "the hook is called")
+    (proxy.log_path.parent / "policy.toml").write_text(rule)
+    assert "generation 2" in proxy.hup()
+    go.touch()
+    assert client.read_response().body == b"ok"
+    proxy.stop()                            # the rest in the rings is written
+    assert recorded(folder) == 1
