@@ -69,6 +69,7 @@ from cutthrough.process.files import (
     check_files,
     seal,
 )
+from cutthrough.process.forks import keep_apart
 from cutthrough.process.leaving import leave_soon
 from cutthrough.process.loops import choose_loop, make_loop
 
@@ -332,6 +333,7 @@ def run(fd: int) -> int:
     faulthandler.enable()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    keep_apart()
     channel = Channel(socket.socket(fileno=fd))
     if not channel.has_message:              # early: the configuration is not read yet
         load_data_plane()

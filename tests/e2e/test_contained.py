@@ -193,3 +193,37 @@ def test_a_filter_that_prints_waits_for_no_reader(
             client.close()
     finally:
         os.close(reader)
+
+
+FORKS = """
+    import os
+    import signal
+
+    class Forks:
+        async def on_request_head(self, flow):
+            if flow.request.path == "/fork":
+                self.child = os.fork()
+                if self.child == 0:
+                    signal.pause()
+                flow.respond(200)
+            elif flow.request.path == "/end":
+                os.kill(self.child, signal.SIGTERM)
+                _, status = os.waitpid(self.child, 0)
+                flow.respond(200, str(os.waitstatus_to_exitcode(status)).encode())
+"""
+
+
+def test_a_fork_of_a_worker_has_none_of_its_sockets_and_signals(
+        start_policy, make_origin, dial):
+    """Clients did not see the end of their connections; SIGTERM replaced the worker,
+    and the fork went on."""
+    proxy = start_policy(
+        PRINTING.replace("prints:Prints", "forks:Forks"), 'keepalive_timeout = "1s"\n',
+        modules={"forks": FORKS})
+    idle, url, worker = dial(proxy), make_origin().url(), proxy.worker.pid
+    assert idle.get(url).status == 200
+    assert dial(proxy).get(f"{url}fork").status == 200
+    assert idle.at_eof()
+    assert dial(proxy).get(f"{url}end").body == b"-15"
+    assert proxy.worker.pid == worker
+    assert "has a signal to end" not in proxy.stderr()
