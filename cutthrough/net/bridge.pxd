@@ -13,8 +13,14 @@ cdef class Bridge(StreamOwner):
     cdef Relay relay
     cdef Stream pier        # our end of the pair
     cdef Endpoint user      # has the other end; None: it has closed
+    cdef object key         # of the table
     cdef int64_t linger_ms
+    cdef int64_t untaken_before     # by the transport's peer, at the last look
+    cdef int64_t taken_before
 
 # From now on the endpoint's socket is one of the kernel, and its transport is behind it.
 # `linger_ms`: how long the transport may take for the last bytes. False: no descriptors.
 cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1
+# As Multiplexer.taken_before, of a stream or of what is behind a bridge; 0: the endpoint has
+# nothing in front of it.
+cdef int64_t taken_in_front(Endpoint user, int64_t *left) noexcept

@@ -20,14 +20,15 @@ from cutthrough.net.multiplex cimport is_stream, multiplexer
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport (
     BY_ROOM, BY_TURN, RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, Relayed, Resumed,
-    run_relay, start_pump, stop_pump)
-from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, set_abortive, sys_close
+    is_holding, run_relay, start_pump, stop_pump)
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, set_abortive, sys_close, untaken
 from cutthrough.net.transport cimport KERNEL, Socket
 
 cdef extern from "<sys/socket.h>" nogil:
     int SHUT_RD
 
 cdef set bridges = set()        # that are open
+cdef dict by_user = {}          # number of the endpoint -> Bridge
 
 
 @cython.no_gc
@@ -66,7 +67,7 @@ cdef class Bridge(StreamOwner):
             self.user is not None and (not self.user.is_open or self.user.is_timed()))
 
     cdef int close(self) except -1:
-        bridges.discard(self)
+        forget(self)
         stop_pump(&self.relay.up)
         stop_pump(&self.relay.down)
         self.user = None
@@ -76,16 +77,44 @@ cdef class Bridge(StreamOwner):
         return StreamOwner.close(self)
 
 
+cdef int forget(Bridge bridge) except -1:
+    bridges.discard(bridge)
+    if by_user.get(bridge.key) is bridge:       # else another endpoint has this number
+        del by_user[bridge.key]
+    return 0
+
+
+cdef int64_t taken_in_front(Endpoint user, int64_t *left) noexcept:
+    cdef Bridge bridge
+    cdef int64_t taken, n
+    if is_stream(&user.sock):
+        return multiplexer().taken_before(&user.sock, left)
+    if not by_user:
+        return 0
+    bridge = <Bridge>by_user.get(<size_t><void *>user)
+    if bridge is None or bridge.user is not user:
+        return 0
+    taken = multiplexer().taken_before(&bridge.sock, left) if is_stream(&bridge.sock) else 0
+    n = untaken(&bridge.sock)
+    if is_holding(&bridge.relay.down):
+        bridge.taken_before += max(<int64_t>0, bridge.untaken_before - n)
+        left[0] += n
+    bridge.untaken_before = n
+    return taken + bridge.taken_before
+
+
 cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
     cdef Poller poller = user.poller
     cdef int[2] pair
     cdef Socket outer = user.sock
     cdef Bridge bridge = Bridge.__new__(Bridge)
     cdef Stream pier = Stream.__new__(Stream)
-    bridges.add(bridge)                     # from here on nothing needs memory but the set
+    bridge.key = <size_t><void *>user
+    bridges.add(bridge)                     # from here on nothing needs memory but the tables
+    by_user[bridge.key] = bridge
     if linux.socketpair(linux.AF_UNIX, linux.SOCK_STREAM | linux.SOCK_NONBLOCK
                         | linux.SOCK_CLOEXEC, 0, pair) < 0:
-        bridges.discard(bridge)
+        forget(bridge)
         return False
     poller.release(user)
     user.sock = Socket(pair[0], CAN_WRITE, KERNEL, 0)
@@ -102,7 +131,7 @@ cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
         poller.add(bridge)
         poller.add(pier)
     except OSError:                         # no memory, or no watch left for this user
-        bridges.discard(bridge)
+        forget(bridge)
         for part in (user, bridge, pier):
             end_unwatched(poller, part)
         return False

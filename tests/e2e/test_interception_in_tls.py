@@ -1,6 +1,7 @@
 """Interception below TLS that is there already: of an HTTPS proxy, or a parent's."""
 
 import hashlib
+import time
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.support.inside import (
     okay,
     origins,
     over_tls,
+    send,
     shake,
 )
 from tests.support.inside_tls import carrier
@@ -61,6 +63,24 @@ def test_streams_inside(start, make_origin, reach) -> None:
     streams = [peer.get(f"https://a.example/{n}") for n in range(20)]
     peer.wait(*streams)
     assert [peer.answers[one].body for one in streams] == [b"ok"] * 20
+
+
+def test_who_takes_slowly_what_the_kernel_holds_is_not_silent(
+        start, make_origin, dial) -> None:
+    """The kernel has it for the connection behind the bridge: the response was cut,
+    while its client took some of that all the time."""
+    proxy = start(more='idle_timeout = "500ms"\n')
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BIG)
+    origin = make_origin(over_tls(answer(head + BIG)))
+    client = dial(proxy, receive_buffer=4096)
+    client.sock = TlsSocket(client.sock, carrier("http/1.1"))
+    client = enter(proxy, client, origin.port)
+    send(client, "GET", "/")
+    client.read_head()
+    while len(client.pending) < len(BIG) and client.fill():
+        time.sleep(0.012)  # some 1 MiB a second
+    assert client.take(len(client.pending)) == BIG
+    proxy.wait_log(2, reason="ok")
 
 
 def test_bodies_both_ways(start, make_origin, reach) -> None:

@@ -9,19 +9,19 @@ slower than the other side: the client for a response, the origin for a body. An
 take any time over a response (an event stream has pauses), and a tunnel may rest: these have
 `idle_timeout` and `lifetime`.
 
-No byte is counted for it: when the grace is over, the count of the pump, or of the sluice that reads
-in its place, is compared with its earlier value. A reader has taken the bytes that its kernel has acknowledged. The socket's
-becoming writable shows nothing, because a third of its buffer, which may be megabytes, has
-to be free by then. A stream may wait for the buffer of its carrier: what the peer takes of that counts,
-too, but not if the stream waits for its own window. For the same reason a deadline of silence that is shorter than the grace
-demands its part of the rate. If no rate is owed, as in a tunnel, a peer counts as active
-while the kernel still delivers buffered bytes to it.
+No byte is counted for it: when the grace is over, the count of the pump, or of the sluice
+that reads in its place, is compared with its earlier value. A reader has taken the bytes that
+its kernel has acknowledged. The socket's becoming writable shows nothing, because a third of
+its buffer, which may be megabytes, has to be free by then. For the same reason a deadline of
+silence that is shorter than the grace demands its part of the rate. A stream may wait for the
+buffer of its carrier, or a connection for the one behind its bridge: what the peer takes of
+that counts, too, but not if a stream waits for its own window. If no rate is owed, as in a
+tunnel, a peer counts as active while the kernel still delivers buffered bytes to it.
 """
 
 from libc.stdint cimport int64_t
-from cutthrough.net.multiplex cimport is_stream, multiplexer
+from cutthrough.net.bridge cimport taken_in_front
 from cutthrough.net.sysio cimport untaken
-from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport BODY_TIMEOUT, OK, RESPONSE_TIMEOUT, WRITE_TIMEOUT
 from cutthrough.session.model.awaited cimport NOBODY, SENDER, TAKER
 from cutthrough.session.model.client cimport Client
@@ -42,12 +42,9 @@ cdef int64_t taken(Client c) noexcept:
     if c.awaited == SENDER:
         return c.relay.up.moved if c.extras.up is None else c.extras.drawn
     if c.awaited == TAKER:
-        return <int64_t>c.relay.up.moved - untaken(&c.origin.sock) + before(&c.origin.sock, &left)
-    return <int64_t>c.relay.down.moved - untaken(&c.sock) + before(&c.sock, &left)
-
-
-cdef inline int64_t before(const Socket *s, int64_t *left) noexcept:
-    return multiplexer().taken_before(s, left) if is_stream(s) else 0
+        return <int64_t>c.relay.up.moved - untaken(&c.origin.sock) + (
+            taken_in_front(c.origin, &left))
+    return <int64_t>c.relay.down.moved - untaken(&c.sock) + taken_in_front(c, &left)
 
 
 cdef bint extend_if_taken(Client c) except -1:
@@ -55,8 +52,8 @@ cdef bint extend_if_taken(Client c) except -1:
         untaken(&c.origin.sock) if c.origin is not None else 0)
     cdef int64_t moved = <int64_t>(c.relay.up.moved + c.relay.down.moved)
     cdef int64_t in_front = 0
-    cdef int64_t passed = moved - held + before(&c.sock, &in_front) + (
-        before(&c.origin.sock, &in_front) if c.origin is not None else 0)
+    cdef int64_t passed = moved - held + taken_in_front(c, &in_front) + (
+        taken_in_front(c.origin, &in_front) if c.origin is not None else 0)
     cdef bint is_taken = passed > c.watch.look.passed
     if moved != c.watch.look.moved:     # the first look since has no earlier count to compare with
         is_taken = held != 0 or in_front != 0
