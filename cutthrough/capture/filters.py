@@ -39,6 +39,9 @@ class _Token(NamedTuple):
     at: int
 
 
+# Each is a call within another one, when a filter is read and for each flow
+MOST_DEPTH = 100
+
 _BODIES = ("~b", "~bq", "~bs")
 # A character by its number, as Python and JSON spell it, or another escape
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|.)", re.S)
@@ -166,7 +169,7 @@ def _split(text: str) -> list[_Token]:
 class _Parser:
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
-        self._at = 0
+        self._at = self._depth = 0
         self.operators: set[str] = set()     # that have been read
 
     def peek(self) -> _Token | None:
@@ -197,6 +200,15 @@ class _Parser:
             lambda flow: all(test(flow) for test in tests))
 
     def read_not(self) -> Test:
+        if self._depth == MOST_DEPTH:
+            raise FilterError(f"has more than {MOST_DEPTH} marks ! and parentheses "
+                              "within each other")
+        self._depth += 1
+        test = self._read_not()
+        self._depth -= 1
+        return test
+
+    def _read_not(self) -> Test:
         if self._take("!"):
             inner = self.read_not()
             return lambda flow: not inner(flow)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cutthrough.capture.filters import FilterError, parse_filter
+from cutthrough.capture.filters import MOST_DEPTH, FilterError, parse_filter
 from cutthrough.exchange import expressions
 from cutthrough.exchange.columns import COLUMNS
 from cutthrough.exchange.flow import Flow
@@ -259,3 +259,14 @@ def test_without_re2_what_repeats_is_refused_and_the_rest_is_read(monkeypatch):
             parse_filter("~b [")
     finally:
         expressions.compile_expression.cache_clear()
+
+
+@pytest.mark.parametrize("mark", ["(", "!", "!("])
+def test_what_is_nested_deeply_is_refused(mark):
+    """A reader's process ended with a traceback in the log, and so did `flows list`."""
+    end = ")" if "(" in mark else ""
+    most = MOST_DEPTH // len(mark) - 1
+    assert parse_filter(mark * most + "~q" + end * most)
+    for text in (mark * 5000, mark * 5000 + "~q" + end * 5000):
+        with pytest.raises(FilterError, match="within each other"):
+            parse_filter(text)
