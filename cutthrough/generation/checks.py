@@ -39,7 +39,7 @@ from cutthrough.generation.tls_files import (
 from cutthrough.generation.tracker import make_tracker
 from cutthrough.net.listener import set_transparent
 from cutthrough.net.unix_listener import find_owner
-from cutthrough.policy.source import PolicyError, Rule
+from cutthrough.policy.source import Policy, PolicyError, Rule
 from cutthrough.process.cpus import pinned_cpus
 
 # Characters of the token that signs entries: who reads Redis can try tokens
@@ -257,7 +257,7 @@ def _note_paths(generation: Generation) -> Iterator[str]:
         if not rule.paths or rule.origin or (
                 rule.methods and "CONNECT" not in rule.methods):
             continue
-        if any(_may_meet(rule, other) for other in opened):
+        if any(_may_meet(rule, other, generation.policy) for other in opened):
             continue
         if allowed is None or not rule.ports or any(
                 first <= port <= last for first, last in rule.ports
@@ -282,7 +282,7 @@ def _note_replays(generation: Generation) -> Iterator[str]:
             continue
         for later in rules[i + 1:]:
             if later.recording in ("replay", "cache", "spy") and (
-                    _may_meet(rule, later)):
+                    _may_meet(rule, later, generation.policy)):
                 yield (f"{rule.source}: opens tunnels whose requests {later.source} "
                        f"replays: add recording = \"{later.recording}\"; else an "
                        "origin is dialled if not every GET and POST to it is replayed")
@@ -310,10 +310,22 @@ def _note_sharing(generation: Generation) -> Iterator[str]:
                    "answered with the recordings of all")
 
 
-def _may_meet(rule: Rule, other: Rule) -> bool:
-    """Whether some host may be one of both rules, as far as names tell."""
-    return not rule.hosts or not other.hosts or any(
-        _covers(a, b) or _covers(b, a) for a in rule.hosts for b in other.hosts)
+def _may_meet(rule: Rule, other: Rule, policy: Policy) -> bool:
+    """Whether some host and some user may be of both rules, as far as names tell."""
+    return _may_share_user(rule, other, policy) and (
+        not rule.hosts or not other.hosts or any(
+            _covers(a, b) or _covers(b, a) for a in rule.hosts for b in other.hosts))
+
+
+def _may_share_user(rule: Rule, other: Rule, policy: Policy) -> bool:
+    """A user that the policy does not list may have any groups: of a hook."""
+    if not (rule.users or rule.groups) or not (other.users or other.groups) or (
+            rule.groups and other.groups) or {*rule.users} & {*other.users}:
+        return True
+    return any(name not in policy.users or {*policy.users[name].groups} & {*groups}
+               for users, groups in ((rule.users, other.groups),
+                                     (other.users, rule.groups))
+               for name in users if groups)
 
 
 def _covers(pattern: str, host: str) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from cutthrough.cli.main import main
 from tests.support.certificates import authority
+from tests.support.users import HASH
 
 pytestmark = pytest.mark.any_loop
 
@@ -95,15 +96,25 @@ def test_notes_are_failures_of_a_strict_check(tmp_path, capsys, rule, status):
 
 
 @pytest.mark.parametrize(("keys", "opened", "notes"), [
-    ('hosts = ["a.example"]', "", 0), ('hosts = ["a.example"]', '"*.example"', 0),
-    ('hosts = ["*.example"]', '"a.example"', 0), ("", '"a.example"', 0),
-    ('hosts = ["a.example"]', '"b.example"', 1)])
+    ('hosts = ["a.example"]', "", 0),
+    ('hosts = ["a.example"]', 'hosts = ["*.example"]', 0),
+    ('hosts = ["*.example"]', 'hosts = ["a.example"]', 0),
+    ("", 'hosts = ["a.example"]', 0),
+    ('hosts = ["a.example"]', 'hosts = ["b.example"]', 1),
+    ('users = ["bob"]', 'users = ["bob"]', 0),
+    ('users = ["bob"]', 'users = ["eve"]', 1),
+    ('users = ["bob"]', 'groups = ["ours"]', 0),
+    ('users = ["bob"]', 'groups = ["theirs"]', 1),
+    ('groups = ["ours"]', 'users = ["eve"]', 1),
+    ('groups = ["ours"]', 'groups = ["theirs"]', 0)])
 def test_check_says_nothing_of_tunnels_that_are_opened(
         tmp_path, capsys, keys, opened, notes):
-    """Beside interception the note was wrong: the rule holds inside."""
+    """Beside interception the note was wrong: the rule holds inside. It was missing if
+    only tunnels of other users are opened."""
     file = tmp_path / "policy.toml"
-    hosts = f"hosts = [{opened}]\n" if opened else ""
-    file.write_text(f'[[rules]]\naction = "allow"\nmethods = ["CONNECT"]\n{hosts}'
+    users = "".join(f'users.{name}.password = "{HASH}"\n' for name in ("bob", "eve"))
+    file.write_text(f'groups.ours = ["bob"]\ngroups.theirs = ["eve"]\n{users}'
+                    f'[[rules]]\naction = "allow"\nmethods = ["CONNECT"]\n{opened}\n'
                     f'tls = "intercept"\n[[rules]]\naction = "deny"\n'
                     f'paths = ["/a"]\n{keys}\n')
     assert main(["check", "--policy", str(file), "--user", "ann", "--password", "x",
