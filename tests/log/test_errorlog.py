@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cutthrough.log.errorlog import FORMS, MOST_REPEATS, ErrorLog, make_line
+from cutthrough.log.errorlog import (
+    FORMS,
+    MOST_KEY,
+    MOST_REPEATS,
+    ErrorLog,
+    make_line,
+)
 
 
 class Said:
@@ -114,6 +120,21 @@ def test_a_fault_comes_with_its_traceback(said: Said) -> None:
         said.log.error("a fault", exc_info=sys.exc_info())
     lines = said.lines()
     assert "the reason" in lines[-1] and ("Traceback" in lines[0]) == (len(lines) == 1)
+
+
+@pytest.mark.parametrize("said", FORMS, indirect=True)
+def test_of_a_long_text_the_beginning_is_logged(said: Said) -> None:
+    """The body that an exception of a filter quoted was escaped for seconds, in the
+    loop, and was in the log."""
+    try:
+        raise ValueError("\x1b" + "x" * 3_000_000)
+    except ValueError as error:
+        said.log.error("a fault: %s", error, exc_info=error)
+    text = "\n".join(said.lines())
+    assert "a fault: " in text and "Traceback" in text
+    assert text.count("more characters)") == 2 and len(text) < 20_000
+    said.log.error("x" * 3_000_000)
+    assert all(len(key) <= MOST_KEY for _, key in said.handler._counts)
 
 
 @pytest.mark.parametrize("said", FORMS, indirect=True)
