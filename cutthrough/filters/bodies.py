@@ -12,15 +12,12 @@ whose filters may be passed goes on as it came, else its exchange ends.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
-from typing import Any
 
 from cutthrough.codings import CodingError, Decoders, make_decoders
-from cutthrough.contained import call
 from cutthrough.filters.calls import Calls, NoRoom
-from cutthrough.filters.exchange import Ended, Sluice, read, write
+from cutthrough.filters.exchange import Sluice, read, write
 from cutthrough.filters.flow import (
     Headers,
     Request,
@@ -37,6 +34,7 @@ from cutthrough.filters.heads import (
     of_length,
     read_trailers,
 )
+from cutthrough.filters.pieces import Pieces
 from cutthrough.filters.stage import Stage, streams
 
 # As the reason of a fault: the exchange ends with `content_limit`
@@ -164,7 +162,7 @@ class _Passage:
         async with AsyncExitStack() as opened:
             source = await opened.enter_async_context(aclosing(self.decoded()))
             for stage in self.stages:
-                source = (_Paced(self, stage, source).pieces()
+                source = (Pieces(self.run, stage, self.hook, source).filtered()
                           if streams(getattr(stage, self.hook))
                           else self.gathered(stage, source))
                 await opened.enter_async_context(aclosing(source))
@@ -194,7 +192,7 @@ class _Passage:
                 await self.give_turn(decoders)       # perhaps there was no part
             decoders.end()
         except CodingError as error:    # a part is out: it cannot pass
-            self.refuse(self.stages[0], str(error))
+            self.run.fail_for_good(self.stages[0], self.hook, str(error))
 
     async def gathered(self, stage: Stage, source: AsyncIterator[bytes]
                        ) -> AsyncGenerator[bytes, None]:
@@ -214,10 +212,6 @@ class _Passage:
                     yield piece
                 return
         yield await self.apply(stage, body.whole())
-
-    def refuse(self, stage: Stage, error: BaseException | str) -> None:
-        """A fault that cannot be passed."""
-        self.run.fail(stage._replace(on_fault="refuse"), self.hook, error)
 
     # For the subclasses.
 
@@ -252,88 +246,6 @@ class _Passage:
     def begin_stream(self) -> bool:
         """Sends the head of a body of unknown length. True: it is in chunks."""
         raise NotImplementedError
-
-
-class _Paced:
-    """A filter that is a generator. Its budget is for each piece that it yields,
-    without the time that it waits for bytes."""
-
-    def __init__(self, passage: _Passage, stage: Stage,
-                 source: AsyncIterator[bytes]) -> None:
-        self.passage, self.stage, self.source = passage, stage, source
-        self.scope: asyncio.Timeout | None = None
-        self.waited = 0.0
-        self.has_read = False
-
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
-        passage, stage, run = self.passage, self.stage, self.passage.run
-        run.chain.tally.calls += 1
-        generator: AsyncGenerator[Any, None] = getattr(stage, passage.hook)(
-            run.flow, self.untimed_source())
-        try:
-            while True:
-                try:
-                    piece = await self.next_of(generator)
-                except StopAsyncIteration:
-                    break
-                except Ended:
-                    raise
-                except Exception as error:      # the operator's code
-                    if self.has_read or stage.on_fault == "refuse":
-                        passage.refuse(stage, error)
-                    run.fail(stage, passage.hook, error)
-                    async for piece in self.source:
-                        yield piece
-                    return
-                await run.settle(stage)
-                if piece:
-                    yield piece
-        finally:
-            await self.close(generator)
-        await run.settle(stage)
-
-    async def close(self, generator: AsyncGenerator[Any, None]) -> None:
-        """Of a generator that is left in the middle, some code runs then."""
-        run = self.passage.run
-        try:
-            await run.within(self.stage.budget, call(generator.aclose))
-        except Exception as error:      # the operator's code
-            run.chain.tally.report(self.stage, self.passage.hook, error)
-
-    async def next_of(self, generator: AsyncGenerator[Any, None]) -> bytes:
-        self.waited, began = 0.0, time.monotonic()
-        try:
-            async with asyncio.timeout(self.stage.budget) as self.scope:
-                piece = await call(anext, generator)
-        except TimeoutError as error:
-            if self.scope is not None and self.scope.expired():
-                raise
-            raise RuntimeError("TimeoutError of its own") from error
-        if time.monotonic() - began - self.waited > self.stage.budget:
-            raise TimeoutError
-        if not isinstance(piece, bytes):
-            raise TypeError(f"yielded {type(piece).__name__}, not bytes")
-        return piece
-
-    async def untimed_source(self) -> AsyncIterator[bytes]:
-        """The source; its time is not the filter's."""
-        loop = asyncio.get_running_loop()
-        while True:
-            left = None
-            if self.scope is not None and self.scope.when() is not None:
-                left = (self.scope.when() or 0.0) - loop.time()
-                self.scope.reschedule(None)
-            began = time.monotonic()
-            try:
-                piece = await anext(self.source)
-            except StopAsyncIteration:
-                return
-            finally:
-                self.waited += time.monotonic() - began
-                if left is not None and self.scope is not None:
-                    self.scope.reschedule(loop.time() + max(0.0, left))
-            self.has_read = True
-            yield piece
 
 
 class _Down(_Passage):

@@ -102,6 +102,11 @@ class Calls:
         self.exchange.refuse(label, stage.name)
         raise Ended
 
+    def fail_for_good(self, stage: Stage, hook: str, error: BaseException | str
+                      ) -> None:
+        """A fault that cannot be passed."""
+        self.fail(stage._replace(on_fault="refuse"), hook, error)
+
     async def call(self, stage: Stage, hook: Callable[..., Any], *args: Any) -> Any:
         """Awaits a function within its budget. One that does not suspend needs no
         timer. Raises TimeoutError beyond it."""

@@ -8,6 +8,7 @@ from websockets.frames import Frame, Opcode
 
 from cutthrough.filters.calls import Calls
 from cutthrough.filters.flow import Flow, Request
+from cutthrough.filters.pieces import WORK_OF_PIECE
 from cutthrough.filters.stage import Chain, Tally, make_stage
 from cutthrough.filters.turns import OF_TURN, Turn
 from cutthrough.filters.websocket import WORK_OF_FRAME, Conversation
@@ -144,3 +145,19 @@ def test_small_frames_share_turns(name):
     assert count >= MANY * WORK_OF_FRAME // OF_TURN
     if name in ("messages", "pings"):
         assert written == STREAMS[name]
+
+
+async def test_pieces_that_a_generator_yields_share_turns():
+    """R64: a body of 400 KB that a filter yielded line by line held up the worker's
+    other connections for seconds, and one that yielded nothing for ever."""
+    class Lines:
+        async def on_response_body(self, flow, pieces):
+            before = turns.count
+            for _ in range(1024):
+                yield b""
+            flow.metadata["turns"] = turns.count - before
+
+    turns = Turns()
+    played = await play_async(Lines(), answer=Answer(body=b"here"))
+    turns.close()
+    assert played.flow.metadata["turns"] >= 1024 * WORK_OF_PIECE // OF_TURN - 1
