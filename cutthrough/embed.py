@@ -133,8 +133,9 @@ class Embedded:
 
     def _leave(self) -> None:
         self._close_listeners()
-        self._is_inside = False
-        _leave()
+        if self._is_inside:             # else it was left twice at the same time
+            self._is_inside = False
+            _leave()
 
     def __enter__(self) -> Self:
         _refuse_a_fork()

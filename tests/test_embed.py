@@ -385,10 +385,12 @@ async def test_a_proxy_is_entered_again_but_not_twice_at_once():
     proxy = cutthrough.serve(policy_hook=closure("a.test"))
     for _ in range(2):
         async with proxy:
-            reason = await asyncio.to_thread(refused, proxy, "a.test")
-            assert "destination_denied" in reason
+            assert "denied" in await asyncio.to_thread(refused, proxy, "a.test")
             with pytest.raises(RuntimeError, match="runs already"):
                 await proxy.__aenter__()
+    await proxy.__aenter__()
+    await asyncio.gather(*(proxy.__aexit__(None, None, None) for _ in range(2)))
+    assert cutthrough.embed._running == 0, "left twice at once, counted once"
 
 
 FORK = """

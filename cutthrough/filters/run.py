@@ -157,10 +157,21 @@ class Run(Calls):
         self.waiting -= 1
         try:
             await function(*args)
+        except asyncio.CancelledError:
+            if self.flow.outcome:
+                raise
+            self._note_cancelled()
         except Exception:
             self._note_fault()
         finally:
             self._forget(asyncio.current_task())
+
+    def _note_cancelled(self) -> None:
+        """Not by the exchange, which would wait: by some code of the operator's."""
+        names = ", ".join(stage.name for stage in self.chain.stages)
+        self.chain.tally.report(self.chain.stages[-1]._replace(name=names), "its task",
+                                "the task was cancelled")
+        self.exchange.refuse("filter_failed", names)
 
     def _note_fault(self) -> None:
         try:

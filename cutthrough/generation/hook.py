@@ -211,6 +211,10 @@ class Hook:
                                given.pairs if given.are_read else None)
         except Exception as error:      # the operator's code: it may raise anything
             self._report_failure(error)
+        except asyncio.CancelledError:
+            if not question.waiting:
+                raise
+            self._report_failure(RuntimeError("its task was cancelled"))
         finally:
             if self._questions.get(question.request) is question:
                 del self._questions[question.request]

@@ -34,6 +34,7 @@ class CallPool:
         self.faults = 0
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def call(self, function: Function, name: str, secret: bytes, done: Done) -> None:
         """Calls `done` later, once; never after `close`."""
@@ -55,9 +56,13 @@ class CallPool:
             answer = result
         except Exception as error:      # the operator's code: it may raise anything
             self._report(error)
+        except asyncio.CancelledError as error:
+            if self._is_closed:
+                raise
+            self._report(error)
         done(answer)
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: BaseException) -> None:
         self.faults += 1
         if self.faults & (self.faults - 1) == 0:        # the 1st, 2nd, 4th, 8th …
             reason = ("no answer in time" if isinstance(error, TimeoutError)
@@ -66,5 +71,6 @@ class CallPool:
 
     def close(self) -> None:
         """Cancels the calls under way, without an answer."""
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()

@@ -8,6 +8,14 @@ from tests.e2e.conftest import with_policy
 from tests.support.policies import LOCAL
 from tests.support.users import basic
 
+PRINTING = LOCAL.replace("[[rules]]", """
+    [filters.p]
+    code = "prints:Prints"
+
+    [[rules]]
+    filters = ["p"]
+""", 1)
+
 RAISES = """
     import asyncio
 
@@ -20,6 +28,17 @@ RAISES = """
     def fail(flow, hook):
         if hook == flow.request.headers.get("X-Hook"):
             raise FAULTS[flow.request.path]
+
+    class Cancels:
+        async def on_request_head(self, flow):
+            if flow.request.path == "/request":
+                asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+
+        async def on_response_head(self, flow):
+            if flow.request.path == "/response":
+                asyncio.current_task().cancel()
+            await asyncio.sleep(0)
 
     class AtOnce:
         async def on_request_head(self, flow):
@@ -72,10 +91,24 @@ def test_no_filter_ends_a_worker_or_makes_a_request_wait(
     assert proxy.worker.pid == worker
 
 
+def test_a_task_that_an_operator_s_code_cancels_ends_its_request(
+        start_policy, make_origin, dial):
+    """It waited for a deadline of its state, and told the log of a budget."""
+    proxy = start_policy(PRINTING.replace("prints:Prints", "raises:Cancels"),
+                         modules={"raises": RAISES})
+    origin = make_origin()
+    for path, status in (("/request", 502), ("/response", 502), ("/", 200)):
+        assert dial(proxy).get(origin.url(path)).status == status
+    assert proxy.stderr().count("failed in its task") == 2
+
+
 LOGINS = """
     import asyncio
 
     async def verify(name, password):
+        if password == "task":
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
         raise asyncio.CancelledError if password == "cancel" else KeyboardInterrupt
 """
 
@@ -84,18 +117,21 @@ def test_a_login_is_answered_whatever_the_hook_raises(start_policy, make_origin,
     proxy = start_policy(LOCAL, 'auth_hook = "logins:verify"\n',
                          modules={"logins": LOGINS})
     origin, worker = make_origin(), proxy.worker.pid
-    for password in ("cancel", "key"):
+    for password in ("cancel", "key", "task"):
         reply = dial(proxy).get(origin.url(), auth=basic(f"ann:{password}"))
         assert reply.status == 503
-    assert [record["reason"] for record in proxy.wait_log(2)] == [
-        "policy_unavailable"] * 2
+    assert [record["reason"] for record in proxy.wait_log(3)] == [
+        "policy_unavailable"] * 3
     assert proxy.worker.pid == worker
 
 
 NAMES = """
     import asyncio
 
-    def find(host, port, user):
+    async def find(host, port, user):
+        if host == "task.example":
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
         raise asyncio.CancelledError if host == "cancel.example" else KeyboardInterrupt
 """
 
@@ -103,9 +139,9 @@ NAMES = """
 def test_a_name_is_answered_whatever_the_hook_raises(start_policy, make_origin, dial):
     proxy = start_policy(LOCAL, 'dns_hook = "names:find"\n', modules={"names": NAMES})
     origin, worker = make_origin(), proxy.worker.pid
-    for host in ("cancel.example", "key.example"):
+    for host in ("cancel.example", "key.example", "task.example"):
         assert dial(proxy).get(f"http://{host}:{origin.port}/").status == 502
-    assert [record["reason"] for record in proxy.wait_log(2)] == ["dns_error"] * 2
+    assert [record["reason"] for record in proxy.wait_log(3)] == ["dns_error"] * 3
     assert proxy.worker.pid == worker
 
 
@@ -163,13 +199,6 @@ def test_a_thread_of_a_module_keeps_neither_worker_nor_program(
     assert proxy.stderr().count("ended without the operator's code") == 2
 
 
-PRINTING = LOCAL.replace("[[rules]]", """
-    [filters.p]
-    code = "prints:Prints"
-
-    [[rules]]
-    filters = ["p"]
-""", 1)
 PRINTS = """
     class Prints:
         async def on_request_head(self, flow):

@@ -118,6 +118,10 @@ class FunctionResolver(Resolver):
         except Exception as error:      # the operator's code: it may raise anything
             answer = TIMEOUT if isinstance(error, TimeoutError) else ERROR
             self._report(error)
+        except asyncio.CancelledError:
+            if not call.waiting:
+                raise
+            self._report(RuntimeError("its task was cancelled"))
         finally:
             if self._calls.get(call.key) is call:
                 del self._calls[call.key]
