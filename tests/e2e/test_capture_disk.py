@@ -169,7 +169,7 @@ def test_a_writer_that_is_killed_under_load_leaves_a_whole_database(
 @pytest.mark.skipif(SANITIZED, reason="preloads functions of its own")
 @pytest.mark.skipif(not may_mount(), reason="no mount namespace may be entered here")
 def test_a_slow_disk_costs_flows_and_no_requests(start, make_origin, dial, tmp_path):
-    """40 exchanges fill the ring twice; a disk takes seconds to write one of them."""
+    """40 exchanges fill half of the ring; a disk takes seconds to write a few."""
     slow = SlowDisk(tmp_path, "flows.db", 0.2)
     slow.begin()
     proxy, database = start(env=slow.env)
@@ -182,7 +182,7 @@ def test_a_slow_disk_costs_flows_and_no_requests(start, make_origin, dial, tmp_p
         assert client.get(origin.url()).body == data
         took.append(time.monotonic() - began)
     assert statistics.median(took) < 0.1    # a write takes 0.2 s
-    assert counted(proxy).get("captured", 0) < 40, "the disk was not slow"
+    assert len(urls(database)) < 40, "the disk was not slow"
     slow.end()
     wait_until(lambda: sum(counted(proxy)[result] for result in ENDS) == 40,
                lambda: str(counted(proxy)))
