@@ -98,6 +98,7 @@ async def test_a_hook_may_be_a_closure(make):
 
 
 def test_a_hook_goes_with_its_proxy():
+    gc.collect()                            # those of other tests
     before = len(operator_code._embedded)
     proxy = cutthrough.serve(user="u", password="p", policy_hook=closure("a.b"))
     assert len(operator_code._embedded) == before + 1
