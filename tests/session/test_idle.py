@@ -73,6 +73,7 @@ async def test_an_origin_of_which_nothing_is_kept_costs_nothing():
         return sum(type(one).__name__ == "Shelf" for one in gc.get_objects())
 
     options = {"access_log": "off", "user": USER, "password": PASSWORD}
+    gc.collect()                            # those of other tests
     before = shelves()
     async with cutthrough.serve(**options, upstream_idle_per_origin=0) as proxy:
         with contextlib.ExitStack() as stack:
