@@ -37,7 +37,6 @@ KNOWN = {
     "exchange/formats/dump_reader.py": {
         "regex make_exchange": "anchored, classes that exclude"},
     "capture/filters.py": {
-        "recursion read_not": "an operator's filter",
         "regex _compile": "repeats nothing",
         "regex _split": "an operator's filter", "regex read_term": "the same"},
     "exchange/flow.py": {"parser messages": "what the writer has written"},

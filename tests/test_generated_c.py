@@ -39,7 +39,7 @@ def test_no_array_of_c_is_copied_over_a_pointers_target() -> None:
 #: Functions that can tell their caller nothing of an exception: Python prints it, and
 #: the caller goes on with a zero. PLAIN make no object and call no Python, so they need
 #: no memory: Cython writes an exception for each attribute, in case that its object has
-#: another type. CATCHING handle what they raise, or their zero refuses.
+#: another type. CATCHING handle what they raise, or their zero is safe.
 PLAIN = frozenset("""
     exchange.heads.Names.behind exchange.search.has_part net.tls.context.on_status
     net.tls.leaves.read_address policy.known.Known._tag_of policy.ledger.day_bytes_of
@@ -55,7 +55,7 @@ PLAIN = frozenset("""
     tape.end_record.point tape.ended.fill_bodies tape.ended.fill_in tape.plain.says
     wire.proxy_header.fill_crc_table""".split())
 CATCHING = frozenset("""
-    net.poller.Poller.contain net.poller.expire net.poller.on_events
+    net.bridge.taken_in_front net.poller.Poller.contain net.poller.expire net.poller.on_events
     net.tls.context.on_server_name net.tls.context.read_name
     net.tls.wire.speak_for""".split())
 
