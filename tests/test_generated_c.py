@@ -55,8 +55,8 @@ PLAIN = frozenset("""
     tape.end_record.point tape.ended.fill_bodies tape.ended.fill_in tape.plain.says
     wire.proxy_header.fill_crc_table""".split())
 CATCHING = frozenset("""
-    net.bridge.taken_in_front net.poller.Poller.contain net.poller.expire net.poller.on_events
-    net.tls.context.on_server_name net.tls.context.read_name
+    net.bridge.taken_in_front net.poller.Poller.contain net.poller.expire
+    net.poller.on_events net.tls.context.on_server_name net.tls.context.read_name
     net.tls.wire.speak_for""".split())
 
 
