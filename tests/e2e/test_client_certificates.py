@@ -6,7 +6,6 @@ No user may get a connection that another user's certificate has opened (R46).
 import base64
 import contextlib
 import functools
-import signal
 import ssl
 import subprocess
 from pathlib import Path
@@ -353,11 +352,8 @@ def test_nginx_serves_who_shows_the_certificate(
     """The other user gets nginx's own answer."""
     options = (f"ssl_client_certificate {owners().own.certificate}; "
                "ssl_verify_client on;")
-    with contextlib.closing(Nginx(directory("nginx"), options)) as nginx:
-        if http2:
-            conf = nginx.base / "nginx.conf"
-            conf.write_text(conf.read_text().replace(" ssl;", " ssl http2;"))
-            nginx.process.send_signal(signal.SIGHUP)
+    with contextlib.closing(
+            Nginx(directory("nginx"), options, http2=http2)) as nginx:
         proxy = start_policy(
             FOR_USER, 'dns_overrides = ["localhost=127.0.0.1"]\nconnect_ports = "any"\n'
             + keys().replace(str(origins().own.certificate), str(nginx.ca))

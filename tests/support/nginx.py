@@ -69,7 +69,8 @@ def free_port() -> int:
 class Nginx:
     """Starts when constructed, in its own directory; `close` stops it."""
 
-    def __init__(self, base: Path, tls_options: str = "") -> None:
+    def __init__(self, base: Path, tls_options: str = "", *, http2: bool = False
+                 ) -> None:
         assert PROGRAM, "nginx is not installed"
         self.base = base
         self.root = base / "root"
@@ -81,8 +82,8 @@ class Nginx:
         # If root starts it, nginx would change to a user that may not read these files.
         user = "user root root;" if os.geteuid() == 0 else ""
         ports = {"plain": self.port, "tls": self.tls_port}
-        config.write_text(CONFIG.format(
-            base=base, user=user, tls_options=tls_options, **ports))
+        text = CONFIG.format(base=base, user=user, tls_options=tls_options, **ports)
+        config.write_text(text.replace(" ssl;", " ssl http2;") if http2 else text)
         command = [
             PROGRAM,
             "-p",
