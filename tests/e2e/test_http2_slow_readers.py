@@ -56,7 +56,7 @@ def test_who_takes_slowly_what_the_kernel_holds_is_not_silent(
               else peer.connect(origin.authority, LOGIN))
     got = peer.answers[stream]
     while len(got.body) < len(BODY) and got.reset is None and peer.read(4096):
-        time.sleep(0.003)  # some 1 MiB a second
+        time.sleep(0.003)  # the pace is under test: some 1 MiB a second
     assert bytes(got.body) == BODY
 
 

@@ -78,7 +78,7 @@ def test_who_takes_slowly_what_the_kernel_holds_is_not_silent(
     send(client, "GET", "/")
     client.read_head()
     while len(client.pending) < len(BIG) and client.fill():
-        time.sleep(0.012)  # some 1 MiB a second
+        time.sleep(0.012)  # the pace is under test: some 1 MiB a second
     assert client.take(len(client.pending)) == BIG
     proxy.wait_log(2, reason="ok")
 

@@ -120,7 +120,7 @@ def test_no_long_group_of_a_finite_field_is_offered(start, keeping, hellos, dial
         0x0100, 0x0101, 0x0102}
 
 
-@pytest.mark.skipif(on_aws_lc(), reason="it has no such exchange")
+@pytest.mark.skipif(on_aws_lc(), reason="AWS-LC has no DHE of finite fields")
 @pytest.mark.parametrize("bits", [2048, 4096, 6144])
 def test_an_origin_chooses_no_long_modulus(start, make_origin, dial, tmp_path, bits):
     """R64: one of 10 000 bits kept the worker, and all its clients, for 0.9 s."""

@@ -76,17 +76,22 @@ def test_an_origin_that_takes_a_body_by_the_byte_is_a_504(
     proxy.wait_reason("response_timeout")
 
 
-def test_a_reader_that_takes_a_byte_now_and_then_is_cut(start_proxy, make_origin, dial):
-    proxy = start_proxy(*RATE)
-    client = dial(proxy, receive_buffer=4096)
-    client.send(build_request("GET", make_origin(pour).url()))
-    client.read_head()
+def take_slowly(client, proxy) -> None:
+    """Takes an octet at each tick, until the exchange has ended."""
     with contextlib.suppress(OSError):
         for _ in range(int(TIMEOUT / TICK)):
             client.sock.recv(1)
             if proxy.log():
                 break
             threading.Event().wait(TICK)
+
+
+def test_a_reader_that_takes_a_byte_now_and_then_is_cut(start_proxy, make_origin, dial):
+    proxy = start_proxy(*RATE)
+    client = dial(proxy, receive_buffer=4096)
+    client.send(build_request("GET", make_origin(pour).url()))
+    client.read_head()
+    take_slowly(client, proxy)
     assert 299 <= proxy.wait_reason("write_timeout")["total_ms"] < TIMEOUT * 1000
 
 
@@ -152,12 +157,7 @@ def test_a_reader_of_a_filtered_body_owes_a_rate(filtering, make_origin, dial):
     client = dial(proxy, receive_buffer=4096)
     client.send(build_request("GET", make_origin(pour).url()))
     client.read_head()
-    with contextlib.suppress(OSError):
-        for _ in range(int(TIMEOUT / TICK)):
-            client.sock.recv(1)
-            if proxy.log():
-                break
-            threading.Event().wait(TICK)
+    take_slowly(client, proxy)
     assert proxy.wait_reason("write_timeout")["total_ms"] < TIMEOUT * 1000
 
 

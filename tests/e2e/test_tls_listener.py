@@ -57,7 +57,7 @@ def test_a_tunnel_carries_megabytes_both_ways(serve, reach, make_origin):
     assert got + tunnel.read_rest() == data
 
 
-@pytest.mark.skipif(SANITIZED, reason="memory is the sanitizer's")
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps what is freed")
 def test_memory_goes_back_when_a_flood_of_hellos_is_over(
         serve, reach, call, make_origin):
     """Of 900 parts of a ClientHello 43 MB stayed: the heap was trimmed for the end of a

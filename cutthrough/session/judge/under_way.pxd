@@ -1,4 +1,4 @@
-"""What a newer snapshot does to what is under way."""
+"""Requests and tunnels under way are judged by a newer snapshot."""
 
 from cutthrough.session.model.client cimport Client
 

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a newer snapshot does to what is under way.
+"""Requests and tunnels under way are judged by a newer snapshot.
 
-A reload judges each tunnel again: a tunnel that the new rules refuse is cut if the rule is
-configured so, and of one that is opened the requests inside. The same holds for a tunnel that
-another process let in, and for a request that becomes a tunnel after a reload.
+A reload judges each tunnel again. If a new rule with `cut` refuses a tunnel, the tunnel is cut; if
+the tunnel is intercepted, the requests inside are. The same holds if another process let a tunnel
+in, or if a request becomes a tunnel after a reload.
 
-Limits that the newer rules name hold for what goes on, from its next turn: see charge.
+If the newer rules name limits, these hold from the next turn on: see charge.
 """
 
 from libc.string cimport memset
