@@ -119,9 +119,6 @@ ALIASES = {">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
 SECRET = frozenset(("authorization", "proxy-authorization", "cookie"))
 DEFAULT_TIME = "%d/%b/%Y:%H:%M:%S %z"
 START_TIME = "%d/%b/%Y:%H:%M:%S"    # milliseconds follow
-# Encodings, by squid's signs. Without ', because it would write bytes from the wire as
-# they are.
-ENCODINGS = '"[#/,'
 AROUND_CSV = 3               # bytes that `,` adds to a field
 
 _CODE = re.compile(

@@ -18,8 +18,6 @@ RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP",
           5: "REFUSED"}
 GOOD_RCODES = ("NOERROR", "NXDOMAIN")
 SLOW_S = 0.5
-# resolv.conf(5): MAXNS. c-ares asks all of them, the C library three.
-MOST_SERVERS = 3
 
 STA_UNSYNC, TIME_ERROR = 0x40, 5
 
