@@ -106,7 +106,7 @@ class _Brotli(Decoder):
 
 
 class _Zstandard(Decoder):
-    """Of compression.zstd, or backports.zstd: both bound their output."""
+    """A decoder by compression.zstd, or backports.zstd: both bound their output."""
 
     def __init__(self, module: Any) -> None:
         self._module, self._one = module, self._new(module)
@@ -215,7 +215,8 @@ class Decoders:
 
 
 def make_decoders(field: str | None) -> Decoders:
-    """Of a Content-Encoding, in the order of decoding. Raises CodingError."""
+    """Returns the decoders of a Content-Encoding, in the order of decoding. Raises
+    CodingError."""
     names = [name.strip().lower() for name in (field or "").split(",")]
     names = [name for name in reversed(names) if name not in ("", "identity")]
     if len(names) > 3:

@@ -73,7 +73,7 @@ class Cassette:
 
     @property
     def requests(self) -> list[Request]:
-        """Those of this test that have ended, in order."""
+        """The requests of this test that have ended, in order."""
         return self._running.requests()
 
     def respond(self, url: str, *, method: str = "GET", status: int = 200,
@@ -234,8 +234,8 @@ class _Running:
                 if request.verdict == "recording_missed"]
 
     def _await_ends(self) -> int:
-        """Of a client that has left, the proxy knows when more comes for it. Returns
-        how many requests of this test have not ended."""
+        """Waits for the ends of this test's requests: if a client has left, the proxy
+        notices when more bytes come for it. Returns how many have not ended."""
         until = time.monotonic() + ENDS_S
         while left := self._proxy.under_way(self._begun_us):
             if time.monotonic() > until:

@@ -32,7 +32,7 @@ class Room:
         self._held[request.protocol] = self._held.get(request.protocol, 0) + size
 
     def give(self, request: web.Request) -> None:
-        """Of a request that has its answer. Idempotent."""
+        """Gives back the room of a request that has its answer. Idempotent."""
         self._left += self._held.pop(request.protocol, 0)
 
 

@@ -24,7 +24,8 @@ CROSS_SITE = ("cross-site request refused: only the live page, a link to it and 
 
 
 def request_key(name: str) -> Any:
-    """Of a value that a request keeps. Strings are warned of since aiohttp 3.14."""
+    """Returns the key of a value that a request keeps. Since aiohttp 3.14 strings cause
+    a warning."""
     key_class = getattr(web, "RequestKey", None)
     return name if key_class is None else key_class(name, object)
 

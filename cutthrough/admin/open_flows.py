@@ -30,7 +30,8 @@ Row = dict[str, Any]
 
 
 class Ended(msgspec.Struct):
-    """Of an exchange that was in hand: its number, and further messages."""
+    """The answer about an exchange that was in hand: its number, and further messages.
+    """
 
     id: int
     messages: msgspec.Raw

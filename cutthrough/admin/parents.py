@@ -32,7 +32,8 @@ class Pages(Protocol):
 
 
 class Kind(NamedTuple):
-    """What is told of rows. `losses`: its reasons, by those of a row."""
+    """How rows of a kind are exported. `losses`: reasons of failures, by the reasons of
+    a row."""
 
     word: str
     labels: tuple[str, ...]

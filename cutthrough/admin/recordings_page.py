@@ -69,7 +69,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewSession(Bounds, frozen=True, forbid_unknown_fields=True):
-    """Of a new session; None: as configured. `redaction` has keys of Redaction."""
+    """A request for a new session. Without `redaction` it has the configured one."""
 
     redaction: Redaction | None = None
     comment: str = ""

@@ -40,7 +40,8 @@ class Cache:
             raise BundleError(f"{self.directory}: other users can write there")
 
     def manifest(self, link: str) -> Manifest | None:
-        """Of the link's bundle; None: there is none. Raises BundleError."""
+        """Returns the manifest of the link's bundle; None if there is none. Raises
+        BundleError."""
         try:
             return parse_manifest(self._read(link, MANIFEST))
         except OSError:

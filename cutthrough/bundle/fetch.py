@@ -34,8 +34,8 @@ class Fetched(NamedTuple):
 
 
 def make_context(source: BundleSource) -> ssl.SSLContext | None:
-    """Of the authorities that verify the server; None: there is no TLS. It reads their
-    files, for 20 ms. Raises FetchError."""
+    """Returns a context with the authorities that verify the server; None without TLS.
+    It reads their files, for 20 ms. Raises FetchError."""
     if not source.url.startswith("https:"):
         return None
     try:

@@ -163,7 +163,7 @@ def _watch(reader: Reader, query: Query) -> Result:
 
 
 def _open(reader: Reader, query: Query) -> Result:
-    """Those in hand. They are logged once: see _tail."""
+    """Answers with the flows in hand. They are logged once: see _tail."""
     test = parse_filter(query.filter)
     assert isinstance(reader, OpenReader)
     flows = [flow for flow in map(Flow, reader.rows) if test(flow)]

@@ -41,7 +41,8 @@ def _json(value: Any) -> str:
 
 
 def head_octets(text: str) -> bytes:
-    """Of a part of a head, which is text of ISO-8859-1; an imported one may not be."""
+    """Returns the octets of a part of a head, which is text of ISO-8859-1; that of an
+    imported one may have other characters."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

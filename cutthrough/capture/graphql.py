@@ -90,7 +90,7 @@ def show_graphql(text: str, kind: str = "") -> Iterator[str]:
 
 
 def title(request: Table) -> str:
-    """Which operation it asks for."""
+    """Returns a title of the operation: its kind and its name."""
     query = _TEXT.decode(request["query"]) if "query" in request else ""
     operations = _OPERATION.findall(query)
     try:

@@ -10,7 +10,8 @@ _JSON = re.compile(r'\s*("(?:[^"\\]|\\.)*"?|[][{},:]|[^\s][^\s\][{},:"]*)', re.S
 
 
 def indent_json(text: str) -> Iterator[str]:
-    """Also several values, one after another: each begins a line."""
+    """Yields the lines of JSON, indented. If there are several values, one after
+    another, each begins a line."""
     depth = 0
     line = ""
     opened = ended = False                   # the last token opened or ended a value

@@ -112,8 +112,8 @@ def read_tokens(text: str, is_html: bool) -> Iterator[Token]:
 
 
 def end_of_other(text: str, begin: int) -> int:
-    """Of a comment, a declaration, or a cut text; 0: there is none of them, -1: its
-    end is missing."""
+    """Returns the end of a comment, a declaration, or a cut text; 0 if there is none of
+    them, -1 if its end is missing."""
     for mark, end in _OTHERS:
         if text.startswith(mark, begin):
             position = text.find(end, begin + len(mark))

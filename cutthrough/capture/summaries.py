@@ -35,8 +35,8 @@ def slowest(flows: Iterable[Flow], most: int) -> list[Flow]:
 
 
 def by_failure(flows: Iterable[Flow]) -> list[dict[str, Any]]:
-    """Those that failed: `reason`, `fault`, `status`, `rule`, `count`, and of the
-    newest one `id` and `host`; those with the most first."""
+    """Returns a row for each failure: `reason`, `fault`, `status`, `rule`, `count`, and
+    of the newest flow `id` and `host`; the most frequent first."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for flow in flows:
         if not flow.has_failed:

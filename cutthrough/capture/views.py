@@ -110,7 +110,7 @@ def choose(body: str | bytes, kind: str) -> str:
 
 
 def views_of(body: str | bytes, kind: str) -> list[str]:
-    """Those that may help, the one of its type first."""
+    """Returns the views that may help, first the view of the body's type."""
     return list(dict.fromkeys((choose(body, kind), *(
         _TEXT_TOO if isinstance(body, str) else _BYTES_TOO))))
 

@@ -1,5 +1,5 @@
-"""What the program does not leave as its parent process had it: descriptors 0, 1 and 2,
-and the signal SIGCHLD."""
+"""Descriptors 0, 1 and 2, and the signal SIGCHLD, which the program does not leave as
+its parent process set them."""
 
 import io
 import os

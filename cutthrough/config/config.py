@@ -406,8 +406,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
 
     @property
     def all_listeners(self) -> tuple[Listener, ...]:
-        """Those of `listen`, then those of `listeners`. Supervisor and workers name a
-        listener by its number here."""
+        """The listeners of `listen`, then those of `listeners`. Supervisor and workers
+        name a listener by its number here."""
         return merge(self.listen, self.proxy_protocol, self.listeners)
 
     @property

@@ -241,7 +241,7 @@ def _shown(url: str) -> str:
 
 
 def check_host(server: Server) -> str:
-    """What a check sends as Host."""
+    """Returns the Host of a check's request."""
     return server.host or _shown(server.url)
 
 

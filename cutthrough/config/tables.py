@@ -25,7 +25,7 @@ from cutthrough.config.values import (
 
 
 class Source(Protocol):
-    """Where rows come from."""
+    """The file or table that rows come from."""
 
     def text_of(self, kind: Kind, value: Any, /) -> Any:
         """Returns a value's text. Raises ValueError or TypeError."""

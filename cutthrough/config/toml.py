@@ -113,7 +113,7 @@ class Places:
 
     @cached_property
     def _lines(self) -> list[int]:
-        """Where each line begins."""
+        """The start of each line."""
         return [0, *(match.end() for match in re.finditer("\n", self._text))]
 
     @cached_property

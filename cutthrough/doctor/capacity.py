@@ -178,7 +178,8 @@ def collects(case: Case) -> bool:
 
 
 def ring_bytes(case: Case) -> int:
-    """Of captures and recordings: rings, whose pages stay, and their writer."""
+    """Returns the memory of captures and recordings: rings, whose pages stay, and their
+    writer."""
     if settings_of(case.config, case.policy) is None:
         return 0
     # Imported here, because it is compiled, and most hosts capture nothing

@@ -18,7 +18,7 @@ from cutthrough.policy.source import Limits, Policy
 from cutthrough.tools.dry_run import OK, DryRun, printable
 
 HERE = "127.0.0.1"
-# At the begin of a reply's content; only those who have logged in get it in a field
+# At the start of a reply's content; only those who have logged in get it in a field
 REASON = re.compile(rb"\d{3} (\w+):")
 
 

@@ -285,9 +285,9 @@ def read_text(data: bytes, kind: str, *, whole: bool) -> Text | None:
 
 
 def order_of(data: bytes, codec: str) -> str:
-    """Of UTF-16 without a mark the order of most octets: RFC 2781 and the WHATWG have
-    different ones, and in the wrong one each text is another. Other characters may
-    outnumber those of a secret: see in_other_order."""
+    """Returns the codec with the order of most octets, for UTF-16 without a mark: RFC
+    2781 and the WHATWG have different orders, and in the wrong one each text is
+    another. Other characters may outnumber those of a secret: see in_other_order."""
     if not codec.startswith("utf-16"):
         return codec
     first, second = data[::2].count(0), data[1::2].count(0)
@@ -295,8 +295,8 @@ def order_of(data: bytes, codec: str) -> str:
 
 
 def in_other_order(data: bytes, read: Text, *, whole: bool) -> Text | None:
-    """What a reader of the other order of UTF-16 sees, if there is no mark; None:
-    there is one order, or no such text."""
+    """Returns the text that a reader of the other order of UTF-16 sees, if there is no
+    mark; None if there is one order, or no such text."""
     if not read.codec.startswith("utf-16") or read.text.startswith("\ufeff"):
         return None
     codec = "utf-16-be" if read.codec == "utf-16-le" else "utf-16-le"

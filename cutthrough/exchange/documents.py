@@ -78,7 +78,7 @@ def read_file(text: bytes, *, constants: bool = False) -> Any:
 
 
 def _null(name: str) -> None:
-    """Of NaN and Infinity."""
+    """Reads NaN and Infinity as null."""
 
 
 def _refuse_constant(name: str) -> None:

@@ -46,9 +46,9 @@ _MOST_COMPARED = 64
 
 
 def secrets_of(name: str, value: str) -> Iterator[str]:
-    """Of a credential's field, its name in lower case: all of it, the part behind the
-    scheme, its parameters that are secrets (`Token token="…"`), the decoded part of
-    Basic, and a cookie's value if it cannot be a word."""
+    """Yields the secrets of a credential's field, its name in lower case: the whole
+    value, the part behind the scheme, parameters that are secrets (`Token token="…"`),
+    the decoded part of Basic, and a cookie's value if it cannot be a word."""
     yield value
     if name == "cookie":
         for pair in value.split(";"):
@@ -68,7 +68,8 @@ def secrets_of(name: str, value: str) -> Iterator[str]:
 
 
 def secrets_in(head: str, names: Container[str]) -> Iterator[str]:
-    """Of the fields of these names in a head behind a first line."""
+    """Yields the secrets in the fields of these names, in a head behind a first line.
+    """
     for line in head.replace("\r", "").replace("\n ", " ").replace("\n\t", " ").split(
             "\n")[1:]:
         name, _, value = line.partition(":")
@@ -140,7 +141,7 @@ def spellings(text: str) -> Iterator[str]:
 
 
 def parts_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
-    """Of each secret a part that all its spellings have."""
+    """Returns, for each secret, a part that all its spellings have."""
     parts = {max(_PLAIN.findall(secret), key=len).encode() for secret in secrets}
     if len(parts) > _MOST_COMPARED:
         return tuple(parts)
@@ -292,7 +293,7 @@ class Echoes:
             self._value(data.decode("latin-1")).encode())
 
     def begun(self, data: bytes, work: Work | None = None) -> int:
-        """Number of octets at the end, if they may be the begin of a secret. All of
+        """Number of octets at the end, if they may be the start of a secret. All of
         them, if to look would be too much work."""
         work = work or self.work()
         if not work.spell(self._spelling):
@@ -301,7 +302,7 @@ class Echoes:
         return most if work.take(taken + OF_CALL) else len(data)
 
     def text(self, text: str, work: Work | None = None) -> str:
-        """Of a head."""
+        """Returns the text of a head without echoes."""
         try:
             data, charset = text.encode("latin-1"), "latin-1"
         except UnicodeError:

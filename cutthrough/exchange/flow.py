@@ -121,7 +121,7 @@ class Flow:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Those of the client that are known, by the log's names."""
+        """The client's fingerprints that are known, by the log's names."""
         return {name: text for name in FINGERPRINTS
                 if (text := getattr(self, name, None))}
 

@@ -225,7 +225,7 @@ cdef object key_of(bytes data, Py_ssize_t begin, Py_ssize_t end, bint escaped):
 
 
 cdef inline bint is_word(uint8_t c) noexcept:
-    """Of a number, or of null, true, false, NaN and Infinity."""
+    """Is it an octet of a number, or of null, true, false, NaN or Infinity?"""
     return 48 <= c <= 57 or 97 <= c <= 122 or 65 <= c <= 90 or c == 43 or c == 45 or c == 46
 
 

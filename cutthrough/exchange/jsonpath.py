@@ -251,7 +251,8 @@ class _Parser:
         return test
 
     def _operand(self) -> tuple[Value | None, Test | None, int]:
-        """What it is as a value, and as a test; None: it is none. Where it begins."""
+        """Reads an operand. Returns it as a value and as a test, each None if it cannot
+        be one, and its start."""
         at = self._at
         if (self._text[at:at + 1] or " ") in "@$":
             nodes, is_single = self._inner_query()

@@ -69,7 +69,8 @@ def read_websocket(pieces: list[Piece], head: str, *, whole: bool,
 
 
 def read_messages(pieces: list[Piece], head: str) -> tuple[list[Message], str | None]:
-    """Those of both sides in their order; why they are not all."""
+    """Returns the messages of both sides in their order, and the reason why they are
+    not all."""
     inflates = re.search(r"(^|,)\s*permessage-deflate\b", find_field(
         head, "sec-websocket-extensions")) is not None
     messages: list[Message] = []

@@ -37,7 +37,8 @@ def spell_escaped(text: str) -> str:
 
 
 def spell_path(path: str) -> str:
-    """Of paths that mean the same one spelling (RFC 3986 section 6.2.2)."""
+    """Returns one spelling for all paths that mean the same (RFC 3986 section 6.2.2).
+    """
     return path if _PATH.fullmatch(path) else _ODD.sub(_spell, path)
 
 

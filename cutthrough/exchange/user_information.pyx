@@ -76,8 +76,8 @@ cdef bint may_have_user(const char *data, size_t n) noexcept:
 
 cdef const char *user_at(const char *data, const char *at, const char *end,
                          const char **user_end) noexcept:
-    """Where user information begins, if the `//` before it is here; its end is its at sign. NULL:
-    there is none. `data`: the begin of the text."""
+    """Returns the start of user information, if the `//` before it is here; its end is its at sign.
+    NULL: there is none. `data`: the start of the text."""
     cdef int first, second, depth
     cdef uint8_t c = 0
     cdef const char *begin = behind_solidus(at, end, &first)

@@ -141,7 +141,7 @@ class Body:
 
 
 class _Line:
-    """Of one asker."""
+    """The line of one asker."""
 
     __slots__ = ("count", "turns")
 
@@ -205,7 +205,8 @@ class Lines:
 
 
 class Gate:
-    """Of one worker. Without a pool all work is done at once, in the caller."""
+    """The gate of one worker. Without a pool all work is done at once, in the caller.
+    """
 
     def __init__(self, pool: Pool | None = None) -> None:
         self.memory = Memory(MOST_COLLECTED)

@@ -47,7 +47,7 @@ def is_token(text: str) -> bool:
 
 
 class Added:
-    """Of one exchange."""
+    """The values that filters have added to one exchange."""
 
     def __init__(self) -> None:
         self.secrets: dict[str, None] = {}

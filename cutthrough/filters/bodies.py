@@ -148,7 +148,7 @@ class _Passage:
         return body if result is None else result
 
     def keep_head(self) -> tuple[Request, Response | None]:
-        """What a filter that fails has changed does not go on."""
+        """Returns copies of the heads: if a filter fails, its changes do not go on."""
         flow = self.run.flow
         return flow.request.copy(), flow.response and flow.response.copy()
 
@@ -172,7 +172,8 @@ class _Passage:
         self.end(chunked, self.trailers(is_changed=True))
 
     def trailers(self, is_changed: bool) -> list[tuple[str, str]]:
-        """Those that go on behind the body: gRPC has its status there."""
+        """Returns the trailers that go on behind the body: gRPC has its status there.
+        """
         return [(name, value) for name, value in read_trailers(self.sluice.trailers())
                 if not is_changed or not is_about_body(name)]
 

@@ -217,7 +217,7 @@ def all_requests(method: str, host: str, path: str) -> bool:
 
 
 class Breakpoints:
-    """Those of one worker."""
+    """The breakpoints of one worker."""
 
     def __init__(self) -> None:
         self.on_armed: Callable[[bool], None] = lambda armed: None

@@ -62,7 +62,7 @@ class Filters:
                          may_answer=bool(head))
 
     def connects(self, names: tuple[str, ...]) -> Chain:
-        """Those filters of a rule that see tunnels, in order; perhaps none."""
+        """Returns the filters of a rule that see tunnels, in order; perhaps none."""
         chain = self._connects.get(names)
         if chain is None:
             stages = [self._stages[name] for name in names]

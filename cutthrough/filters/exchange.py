@@ -67,8 +67,8 @@ class Exchange(Protocol):
         """No capture has it (R82)."""
 
     def note_added(self, secrets: bytes, mask: Callable[[bytes], bytes]) -> None:
-        """What filters have added, by lines: no record has it as an echo (R82). `mask`
-        is for heads that no filter gets, and keeps the length."""
+        """Notes the values that filters have added, by lines: no record has an echo of
+        them (R82). `mask` is for heads that no filter gets, and keeps the length."""
 
     def send_continue(self) -> None:
         """100, if the client waits for one."""

@@ -272,7 +272,8 @@ class Response:
 
     @property
     def reason(self) -> str:
-        """Of its first line; "": the one that belongs to the status."""
+        """The reason phrase of the first line; "" for the phrase that belongs to the
+        status."""
         return self._reason
 
     @reason.setter
@@ -286,7 +287,8 @@ class Response:
 
     @property
     def body(self) -> bytes | None:
-        """Of an answer of the filter's own; None: the origin's, see docs/filters.md."""
+        """The body of an answer that the filter made; None if it is the origin's: see
+        docs/filters.md."""
         return self._body
 
     @property
@@ -324,7 +326,7 @@ class WebSocketMessage:
 
     @property
     def content(self) -> bytes:
-        """Of a text, in UTF-8."""
+        """The content; that of a text is UTF-8."""
         return self._content
 
     @content.setter
@@ -348,7 +350,7 @@ class WebSocketMessage:
 
 
 class Facts(NamedTuple):
-    """What is known of a request before it is read."""
+    """The facts of a request that are known before it is read."""
 
     user: str = ""
     groups: tuple[str, ...] = ()

@@ -61,7 +61,8 @@ class Pieces:
         await run.settle(stage)
 
     async def close(self, generator: AsyncGenerator[Any, None]) -> None:
-        """Of a generator that is left in the middle, some code runs then."""
+        """Closes a generator that is left in the middle, because some code of it runs
+        then."""
         try:
             await self.run.within(self.stage.budget, call(generator.aclose))
         except Exception as error:      # the operator's code

@@ -96,13 +96,13 @@ class Run(Calls):
             self._begin(self.conversation.go, is_up)
 
     def on_refused(self, label: str, text: str) -> None:
-        """Of a WebSocket."""
+        """Closes the conversation of a WebSocket that was refused."""
         if self.conversation is not None:
             self.conversation.close(label, text)
 
     def on_unfit(self, hook: str, reason: str) -> None:
-        """What the filters with this function have left cannot be sent: the session
-        refuses it."""
+        """Reports that a message cannot be sent as the filters with this function left
+        it: the session refuses it."""
         chain = self.chain.stages
         stages = [stage for stage in chain if getattr(stage, hook, None)] or chain
         name = ", ".join(stage.name for stage in stages)
@@ -216,7 +216,8 @@ class Run(Calls):
         self._pass_request()
 
     def _keep_request(self, stage: Stage) -> tuple[Request | None, Parts | None] | None:
-        """What a filter may have to get back, or to be compared with."""
+        """Returns copies of the request that a filter may have to get back, or to be
+        compared with."""
         if stage.on_fault != "pass" and not stage.shown:
             return None
         request = self.flow.request

@@ -12,7 +12,7 @@ OF_TURN = 1 << 20
 
 
 class Turn:
-    """Of a worker."""
+    """The turn of a worker."""
 
     def __init__(self) -> None:
         self._left = OF_TURN

@@ -207,7 +207,7 @@ class _Way:
             await asyncio.sleep(0)
 
     async def fill(self, n: int) -> bool:
-        """So many bytes are there. False: the stream has ended before."""
+        """Waits until so many bytes are there. False: the stream has ended before."""
         while len(self._data) < n:
             piece = self.sluice.take()
             if piece is None:
@@ -230,8 +230,8 @@ class _Way:
         self._left, self._key = size, key
 
     async def payload(self) -> AsyncIterator[bytes]:
-        """What is left of it, without its mask. Raises Ended if the stream ends within
-        it."""
+        """Yields the rest of the frame's payload, without its mask. Raises Ended if the
+        stream ends within it."""
         while self._left:
             if not await self.fill(1):
                 raise Ended

@@ -66,7 +66,7 @@ def complete(generation: Generation) -> Generation:
 
 
 def read_label(config: Config) -> Label:
-    """Of the bundle that is current. Raises ConfigError."""
+    """Returns the label of the current bundle. Raises ConfigError."""
     if not config.bundle_url:
         return NO_LABEL
     try:
@@ -229,7 +229,8 @@ def check_routes(generation: Generation) -> None:
 
 
 def near(name: str, known: Collection[str]) -> str:
-    """What may have been meant, for the end of a message; "": nothing known."""
+    """Returns a question for the end of a message, with the most similar known name; ""
+    if there is none."""
     similar = nearest(name, known)
     return f"; did you mean {similar}?" if similar else ""
 

@@ -58,7 +58,8 @@ def show_slots(config: Config) -> str:
 
 
 def backlog_of(config: Config, address: str) -> int:
-    """What the listener at this address asks for; port 0 may have become another."""
+    """Returns the backlog of the listener at this address. If its port is 0, the
+    address may have another port by now."""
     anywhere = f"{address.rpartition(':')[0]}:0"
     backlogs = {listener.shown: listener.backlog for listener in config.all_listeners}
     return backlogs.get(address, backlogs.get(anywhere, 0)) or BACKLOG

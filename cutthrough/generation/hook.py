@@ -86,7 +86,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Details(NamedTuple):
-    """What a hook is told of a request beside its user and its destination."""
+    """What a hook learns about a request beside its user and its destination."""
 
     groups: tuple[str, ...]
     client: str                         # address, without port

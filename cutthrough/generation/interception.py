@@ -54,7 +54,7 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> bytes:
-        """Of the certificates for clients."""
+        """Returns the digest of the settings for clients' certificates."""
         return _digest_of(self.certificate, self.key, self.http2)
 
     def origin_digest(self, pair: PairFiles | None) -> bytes:

@@ -34,7 +34,7 @@ def hide_keys(names, documents=None, owner=0):
 
 
 def forget_keys(owner):
-    """Of a worker that ends."""
+    """Forgets the keys of a worker that ends."""
     OWNERS.pop(owner, None)
     combine()
 
@@ -102,7 +102,7 @@ cdef bytes without_members(const char *data, size_t n):
 
 cdef const char *next_secret(const char *data, const char *at, const char *end,
                              const char **value_end) except? NULL:
-    """Where the next secret begins; NULL: there is none."""
+    """Returns the start of the next secret; NULL if there is none."""
     cdef const char *behind
     cdef bytes key
     cdef int level

@@ -119,7 +119,7 @@ cdef inline int wake(Poller poller, Endpoint endpoint) except -1:
 
 
 cdef void on_events(void *owner, int n) noexcept:
-    """Of a loop that sleeps in the set. What a turn raises is raised in the loop."""
+    """Runs a turn for a loop that sleeps in the set. An exception of the turn is raised in the loop."""
     cdef Poller poller = <Poller>owner
     loop = poller.loop
     try:
@@ -187,7 +187,7 @@ cdef class Poller:
         self._run_turn(self._take_events(BATCH))
 
     cdef int _run_turn(self, int n) except -1:
-        """Of `n` events that were taken."""
+        """Runs a turn with `n` events that were taken."""
         cdef int left = BATCH - n
         cdef Endpoint endpoint
         cdef list again = None
@@ -258,7 +258,7 @@ cdef class Poller:
         return 0
 
     cdef int _wake_senders(self) except -1:
-        """Of a batch's sends: who waits for their end, or has to know of a failure. One that was
+        """Wakes the senders of a batch that wait for its end, or whose send failed. A sender that was
         closed meanwhile is still allocated, as long as the batch lasts."""
         cdef Socket *s = next_woken()
         while s != NULL:

@@ -246,7 +246,8 @@ cdef inline void set_kernel_abortive(int fd) noexcept nogil:
 
 
 cdef inline void keep_for_fin(Socket *s) noexcept nogil:
-    """What is sent from now on leaves with the FIN, or after 0.2 s. Only of a kernel's socket."""
+    """Holds back bytes that are sent from now on until the FIN, or for 0.2 s. Only for a kernel's
+    socket."""
     cdef int enabled = 1
     if s.fd >= 0:
         linux.setsockopt(s.fd, linux.IPPROTO_TCP, linux.TCP_CORK, &enabled, sizeof(enabled))

@@ -59,7 +59,7 @@ class Judges(NamedTuple):
 
 
 class WaysOut(NamedTuple):
-    """Of connections to origins."""
+    """The ways of connections to origins."""
 
     parents: object = None              # Ways, with their groups; None: there are none
     # User -> number of the source of its connections, unless a rule names another

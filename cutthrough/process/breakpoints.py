@@ -1,5 +1,5 @@
-"""What operators say about breakpoints, as the admin API has it: for how long they are
-heeded, by which requests, and the decision about a held message."""
+"""Operators' settings of breakpoints, as the admin API has them: for how long
+breakpoints hold, which requests they hold, and the decision about a held message."""
 
 import operator
 from collections.abc import Callable, Sequence

@@ -52,7 +52,7 @@ class ModuleReplaced(OSError):
 
 
 def identity() -> str:
-    """Of the files as they are now."""
+    """Returns the identity of the files as they are now."""
     lines = sorted(_stamps(_FOLDER))
     text = "".join(lines).encode(errors="surrogateescape")
     return f"{len(lines)}-{len(text)}-{zlib.crc32(text):08x}-{zlib.adler32(text):08x}"

@@ -1,4 +1,4 @@
-"""What a process of this program need not load."""
+"""Modules that a process of this program need not load."""
 
 import importlib
 import sys

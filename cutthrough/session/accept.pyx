@@ -33,9 +33,9 @@ cdef enum:
 
 
 class SocketFacts(NamedTuple):
-    """What a listening socket tells of its clients. `path`: of a unix socket, its address in
-    text. `proxy_protocol`: each connection begins with a header that names its client.
-    `keeps_syn`: it has TCP_SAVE_SYN: each connection has a fingerprint."""
+    """The facts of a listening socket for its clients. `path`: of a unix socket, its address in text.
+    `proxy_protocol`: each connection begins with a header that names its client. `keeps_syn`: it has
+    TCP_SAVE_SYN: each connection has a fingerprint."""
 
     path: str = ""
     proxy_protocol: bool = False

@@ -247,7 +247,7 @@ cdef class Connection(Client):
         return OK
 
     cdef int read_fields(self, const char *data) except -1:
-        """What the phases need of the head, and whose it is. Returns an Outcome."""
+        """Reads the fields that the phases need, and authenticates the request. Returns an Outcome."""
         cdef int outcome
         if self.entrance.believed:
             take_named_client(self, &head, data)

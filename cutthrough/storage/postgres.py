@@ -87,7 +87,7 @@ class Base:
 
     @contextlib.contextmanager
     def cursor(self) -> Iterator[psycopg.Cursor[dict[str, Any]]]:
-        """Of an open connection. Raises StoreError, and StoreAway."""
+        """Yields a cursor of an open connection. Raises StoreError, and StoreAway."""
         try:
             with (self._connection or self._connect()).cursor() as cursor:
                 try:

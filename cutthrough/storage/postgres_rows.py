@@ -171,8 +171,8 @@ def clean(value: Any) -> Any:
 
 
 def select_list(names: Iterable[str], missing: Container[str] = ()) -> str:
-    """Of a SELECT: these columns; a body is text, or the bytes beside it. `missing`:
-    those that the table of an earlier program lacks, which are null."""
+    """Returns the columns of a SELECT. A body is text, or the bytes beside it.
+    `missing`: columns that the table of an earlier program lacks, which are null."""
     columns = []
     for name in names:
         columns.append(f'null AS "{name}"' if name in missing else f'"{name}"')

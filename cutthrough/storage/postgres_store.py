@@ -98,8 +98,8 @@ RETURNING bytes"""
 
 
 class Totals(NamedTuple):
-    """Of all programs: rows and their bytes, in so many rows of `totals`; has one
-    ended too long ago?"""
+    """The totals of all programs: rows and their bytes, in so many rows of `totals`;
+    and whether a program ended too long ago."""
 
     flows: int
     bytes: int

@@ -12,7 +12,8 @@ from cutthrough.policy.source import Policy
 
 
 class Recordings(msgspec.Struct, frozen=True, kw_only=True):
-    """Of recordings: their directory, and the settings of a new session."""
+    """The settings of recordings: their directory, and the settings of a new session.
+    """
 
     directory: str
     url: str                                 # of PostgreSQL; "": sessions are files
@@ -32,7 +33,7 @@ class Recordings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
-    """Of spans: their target, and their exchanges."""
+    """The settings of spans: their target, and their exchanges."""
 
     url: str
     ratio: float                             # of those without a traceparent

@@ -184,7 +184,7 @@ def use_wal(base: sqlite3.Connection, patience_s: float = BUSY_MS / 1000) -> Non
 
 
 def version_of(base: sqlite3.Connection) -> int:
-    """Of the tables; 0: there are none."""
+    """Returns the version of the tables; 0 if there are none."""
     return int(base.execute("PRAGMA user_version").fetchone()[0])
 
 

@@ -71,7 +71,8 @@ def unpacked_text(packed: bytes | None) -> str | None:
 
 
 class Words:
-    """Of one connection. In a transaction, but for `find`. Raises sqlite3.Error."""
+    """The index of words, by one connection. All but `find` is in a transaction. Raises
+    sqlite3.Error."""
 
     def __init__(self, base: sqlite3.Connection, *, writes: bool = False) -> None:
         """`writes`: adds what a file of an earlier program lacks."""

@@ -129,7 +129,7 @@ class Attempt:
 
     @property
     def missing(self) -> Iterable[Child]:
-        """Those that have not answered."""
+        """The workers that have not answered."""
         return self._waited_for
 
     def _end(self) -> None:
@@ -184,5 +184,5 @@ class Attempt:
 
 
 def report_refusal(child: Child, message: Prepared) -> None:
-    """Of a worker that was not waited for."""
+    """Reports the refusal of a worker that was not waited for."""
     say(f"{child.name} cannot apply generation {message.number}: {message.error}")

@@ -86,7 +86,7 @@ class CaptureWriter:
 
     @property
     def pid(self) -> int:
-        """Of the writer; 0: none runs."""
+        """The writer's process id; 0 if none runs."""
         return self._process.pid if self._process is not None else 0
 
     def open(self) -> None:
@@ -163,7 +163,7 @@ class CaptureWriter:
 
     @property
     def settings(self) -> Settings | None:
-        """Those in force; None: nothing is captured or recorded."""
+        """The settings in force; None if nothing is captured or recorded."""
         return self._wanted
 
     async def settle(self) -> bool:

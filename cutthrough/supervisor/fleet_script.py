@@ -261,7 +261,7 @@ return {number, position, target, instances, table.concat(answer, ' ')}
 
 
 class Use(NamedTuple):
-    """What the other instances use of a user: connections and tunnels now, bytes of the
+    """A user's use of the other instances: connections and tunnels now, bytes of the
     day, tokens of requests in total."""
 
     id: str

@@ -157,8 +157,8 @@ class FlowQueries:
         return None
 
     def authorities(self) -> str:
-        """Those whose certificates that proxy's tunnels may show, in PEM: its own, and
-        origin_ca's."""
+        """Returns the authorities, in PEM, whose certificates the proxy's tunnels may
+        show: its own, and those of origin_ca."""
         files = self._program.generation.interception
         if files is not None:
             return only_certificates(files.certificate + b"\n" + files.origin_ca)

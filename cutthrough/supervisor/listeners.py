@@ -235,7 +235,7 @@ class Lent:
 
 
 class Options(NamedTuple):
-    """Of a listening socket. `backlog`: 0: it is not known."""
+    """Options of a listening socket. `backlog`: 0 if it is not known."""
 
     backlog: int
     transparent: bool

@@ -315,8 +315,8 @@ class Operations:
             return pages
 
     def describe(self) -> dict[str, Any]:
-        """Of the live page. Times are in seconds of the epoch; `max_connections`: of
-        all workers together."""
+        """Returns the facts for the live page. Times are in seconds of the epoch;
+        `max_connections` is of all workers together."""
         generation = self._program.generation
         config = generation.config
         most = (config.max_connections or most_connections()) * count_workers(config)

@@ -31,7 +31,7 @@ class Replays:
         self._processes = processes
 
     async def misses(self) -> dict[str, Any]:
-        """Of the session in force. The newest misses come first."""
+        """Returns the misses of the session in force, the newest first."""
         query = await self._ask(ListReplays, self._workers(), ())
         reports = [report for some in query.answers for report in some]
         misses = [miss for report in reports for miss in report["misses"]]

@@ -264,7 +264,7 @@ class Supervisor:
         self.close_dropped()
 
     def drain_seconds(self) -> float:
-        """Of a worker whose tunnels another one takes."""
+        """Seconds that a worker has to drain if another worker takes its tunnels."""
         return max(self.config.drain_timeout,
                    HANDOVER_S if self.config.handover else 0.0)
 

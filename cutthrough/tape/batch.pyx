@@ -93,7 +93,7 @@ cdef class Batch:
         return None
 
     def sum(self, int column):
-        """Of the numbers in a column."""
+        """Returns the sum of the numbers in a column."""
         cdef int64_t total = 0
         cdef size_t at
         for at in range(self.begin + column, self.n_cells, self.width):

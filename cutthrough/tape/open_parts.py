@@ -31,7 +31,7 @@ class PartsQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Parts(msgspec.Struct, frozen=True, array_like=True):
-    """Of one exchange. `size`: bytes that have come. No records: see
+    """The parts of one exchange. `size`: bytes that have come. No records: see
     PartsQuery.known."""
 
     size: int = 0

@@ -36,7 +36,7 @@ cdef struct Header:
     uint64_t untraced           # … and lost
 
 cdef enum Kind:
-    PADDING = 0                 # to the end of the ring: the next record is at its begin
+    PADDING = 0                 # to the end of the ring: the next record is at its start
     HEADS                       # of the response; of an upgrade, of the request too
     UP                          # a piece of the request's body
     DOWN                        # a piece of the response's body

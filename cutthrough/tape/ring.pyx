@@ -341,7 +341,7 @@ cdef class Ring:
 
     @property
     def name(self):
-        """Of this ring, until it is unmapped everywhere."""
+        """The name of this ring, until it is unmapped everywhere."""
         if not self.producer.header.name:
             self.producer.header.name = secrets.randbits(62) + 1
         return self.producer.header.name
@@ -416,8 +416,8 @@ cdef class Ring:
         self.producer.header.pending = count
 
     def hand(self):
-        """What was read last is counted as pending, and goes to the consumer's memory. False: it
-        has been in the memory of one that was killed."""
+        """Counts the records that were read last as pending, because the consumer keeps them in memory.
+        False: they have been in the memory of a consumer that was killed."""
         if self.read_to <= self.producer.header.handed:
             return False
         self.producer.header.handed = self.read_to

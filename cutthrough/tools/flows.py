@@ -358,7 +358,7 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def cells_of(flow: Flow) -> tuple[str, ...]:
-    """Of COLUMNS."""
+    """Returns the cells of a flow, in the order of COLUMNS."""
     return (str(flow.id), flow.begun.strftime("%H:%M:%S.%f")[:-3], flow.user or "-",
             flow.method, str(flow.status or "-"), flow.reason,
             f"{flow.total_us / 1000:.1f}", str(flow.bytes_up + flow.bytes_down),

@@ -121,7 +121,8 @@ def list_slowest(listener: Listener, args: argparse.Namespace) -> int:
 
 
 def summary(listener: Listener, args: argparse.Namespace) -> dict[str, Any]:
-    """Of as many flows as the listener has time for, which is said if not of all."""
+    """Returns the summary of as many flows as the listener has time for. If these are
+    not all, a line says so."""
     answer = ByListener(listener).summary(
         args.action, filter=filter_of(args), before=0,
         limit=min(args.limit or MOST_ROWS, MOST_ROWS))
@@ -284,7 +285,7 @@ def reads(listener: Listener, args: argparse.Namespace) -> int:
 
 
 def open_flows(listener: Listener, args: argparse.Namespace) -> int:
-    """Those that have not ended, or one of them."""
+    """Prints the flows that have not ended, or one of them."""
     if not args.id:
         if args.follow:
             refuse("--follow", "takes an --id")

@@ -84,8 +84,8 @@ class Place:
 
     def flags(self, listen: str, admin: str | None, origin_ca: str | None,
               credentials: bool) -> list[str]:
-        """Of `cutthrough serve`. `origin_ca`: a file in PEM, trusted beside the
-        system's. Raises OSError, FileError and AuthorityError."""
+        """Returns the flags of `cutthrough serve`. `origin_ca`: a file in PEM, trusted
+        beside the system's. Raises OSError, FileError and AuthorityError."""
         options = {
             "listen": listen, "policy": self.policy, "user": USER,
             "password-file": self.password_file, "capture-file": self.flows,
@@ -187,7 +187,7 @@ def set_system(place: Place, address: str) -> str:
 
 
 def own_desktop() -> Desktop:
-    """Of this user, whatever --directory is."""
+    """Returns this user's desktop, whatever --directory is."""
     return Desktop(os.path.dirname(default_flows(os.environ)))
 
 

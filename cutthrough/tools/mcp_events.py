@@ -139,7 +139,7 @@ class NewFlows:
             self._tell()
 
     def _tell(self) -> None:
-        """Also about what came in the quiet time, at its end."""
+        """Sends a notification, also about events of the quiet time, at its end."""
         self._quiet = None
         if not self._is_new:
             return

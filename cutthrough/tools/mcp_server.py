@@ -142,8 +142,8 @@ def readable(method: Callable[..., Result], lock: threading.Lock
 
 def add_resources(server: MCPServer[Any], flow_tools: FlowTools | None,
                   listener_tools: ListenerTools | None, lock: threading.Lock) -> None:
-    """What a client may read without a tool; with captured content, as a JSON object
-    behind the line that marks it."""
+    """Adds the resources that a client may read without a tool. Captured content is a
+    JSON object behind the line that marks it."""
     @server.resource("cutthrough://filters", name="filters", mime_type="text/plain",
                      description="The language of filters.")
     def read_filters() -> str:

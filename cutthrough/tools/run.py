@@ -340,7 +340,7 @@ class Proxy:
 
 
 def url_of(line: Mapping[str, Any]) -> str:
-    """Of the access log; of a tunnel its destination."""
+    """Returns the URL of a line of the access log; of a tunnel its destination."""
     return line.get("url") or f"{line['host']}:{line['port']}"
 
 

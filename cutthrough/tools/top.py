@@ -51,7 +51,7 @@ class Line(NamedTuple):
 
 
 class Screen:
-    """What was seen so far, and how it is sorted."""
+    """The figures that were seen so far, and their order."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -120,7 +120,7 @@ class Screen:
         yield Line(bars(self._rates, width), "dim")
 
     def _reasons(self) -> Iterator[Line]:
-        """Of ends, the most frequent first; "ok" is none."""
+        """Yields the reasons of ends, the most frequent first; "ok" is none."""
         yield Line(f"{'ENDED BY':<24}{'TOTAL':>9}{'/s':>9}", "head")
         prefix = 'ended_total{reason="'
         totals = sorted(((value, name) for name, value in self._now.items()

@@ -197,8 +197,8 @@ class HelperPool:
             done(packet == RIGHT, "")
 
     def _on_hung(self, helper: Helper) -> None:
-        """Else no hash would have its place again: users without a known password would
-        be refused for ever."""
+        """Kills and replaces a helper that hangs: else its place would be lost, and
+        users without a known password would be refused for ever."""
         self._on_end(helper, "does not answer: killed")
 
     def _on_end(self, helper: Helper, what: str = "ended unexpectedly") -> None:

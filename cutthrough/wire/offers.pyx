@@ -52,6 +52,6 @@ cdef uint8_t flags_of(const Span *extensions) noexcept:
 
 
 def read_offer(bytes data):
-    """Of the records with a ClientHello; b"": there is none. For tests and tools."""
+    """Returns the offer in records with a ClientHello; b"" if there is none. For tests and tools."""
     cdef ClientHello hello
     return offer_of(&hello) if parse_client_hello(&hello, data, len(data)) > 0 else b""

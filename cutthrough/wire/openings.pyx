@@ -135,7 +135,7 @@ cdef bint is_method(const char *token, size_t n) noexcept nogil:
 
 
 cdef inline bint is_blank(char octet) noexcept nogil:
-    """What some server skips or splits at: Python's takes any white space of Latin-1."""
+    """Is it an octet that some server skips or splits at? Python's takes any white space of Latin-1."""
     cdef unsigned char ch = <unsigned char>octet
     return 0x09 <= ch <= 0x0d or 0x1c <= ch <= 0x20 or ch == 0x85 or ch == 0xa0
 

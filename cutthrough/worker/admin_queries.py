@@ -127,7 +127,8 @@ class AdminQueries:
         self._answer(query, [about for about in traces if about is not None])
 
     async def _list_open(self, query: int, name: str) -> None:
-        """Of the newest clients. If a name is given, only that one, however young."""
+        """Answers with the open exchanges of the newest clients; with a name, only with
+        that exchange, however young it is."""
         capture = self._worker.parts.capturing
         entries: list[tuple[str, bytes]] = []
         for number, client in enumerate(clients(self._worker.context)):

@@ -27,7 +27,7 @@ def _handshakes(tls: Mapping[str, int]) -> dict[str, int]:
 
 
 def _tracked(watcher: Watcher | None) -> dict[str, int]:
-    """Of the operator's activity tracker."""
+    """Returns the gauges of the operator's activity tracker."""
     if watcher is None:
         return {}
     calls = watcher.calls

@@ -29,7 +29,7 @@ LATE_S = 600.0
 
 
 class Numbers(NamedTuple):
-    """Those of one generation; 0 and {}: nothing was ever intercepted."""
+    """The numbers of one generation; 0 and {} if nothing was ever intercepted."""
 
     # Of each client certificate, and of none (""): Hop.tls, and the same for
     # connections that must be HTTP/1.1

@@ -155,7 +155,7 @@ def test_all_messages_together_have_a_bound():
 
 
 def test_messages_whose_end_is_unknown_have_the_same_bound():
-    """Each was compared with the begin of each spelling."""
+    """Each was compared with the start of each spelling."""
     echoes, work = find_echoes(b"", COOKIES), Work()
     begun = time.process_time()
     for _ in range(10_000):

@@ -60,7 +60,7 @@ def test_a_phase_that_was_not_begun_is_null(start_proxy, opened, make_origin, di
 
 
 def test_the_wait_for_a_login_is_in_one_phase(start_proxy, tmp_path, make_origin, dial):
-    """`connect_ms` was 1850 for a connect of 0.2 ms: it was counted from the begin, as
+    """`connect_ms` was 1850 for a connect of 0.2 ms: it was counted from the start, as
     all were. tests.support.lines checks that no line's phases exceed the whole."""
     users = tmp_path / "users"
     users.write_text(f"ann:{bcrypt.hashpw(b'hunter-2', bcrypt.gensalt(11)).decode()}\n")

@@ -251,7 +251,7 @@ def test_a_limit_that_has_gone_holds_no_transfer_back(
 
 
 def begin(client, make_origin, is_tunnel: bool):
-    """A transfer without end, after its begin."""
+    """A transfer without end, after its start."""
     def script(conn: Connection) -> None:
         conn.read_until(b"\n")
         conn.send(b"HTTP/1.1 200 OK\r\n\r\n")

@@ -32,7 +32,7 @@ PARTS = ("ssl", "_auth", "_hook", "_held", "_client_tls")
 
 
 def make_archive(flows: Iterable[Flow]) -> dict[str, Any]:
-    """The archive of these flows, in the order of their begin."""
+    """The archive of these flows, in the order of their start."""
     left = list[LeftOut]()
     entries = [entry for flow in sorted(
         flows, key=lambda flow: (flow.begun_us, flow.id)) if has_entry(flow)

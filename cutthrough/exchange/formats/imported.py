@@ -221,7 +221,8 @@ def make_messages(exchange: Exchange, redactor: Redactor, echoes: Echoes | None
 
 
 def read_fingerprints(texts: Any) -> dict[str, str]:
-    """Those that are known here; what is no text is left out."""
+    """Returns the fingerprints with known names. Values that are no text are left out.
+    """
     return {name: clean(texts[name])[:MOST_PRINT] for name in FINGERPRINTS
             if isinstance(texts, dict) and isinstance(texts.get(name), str)}
 
@@ -288,8 +289,8 @@ def make_head(line: str, fields: Fields) -> str:
 
 
 def sound_fields(fields: Fields, side: str, name: Callable[[str], None]) -> Fields:
-    """Those with names that a field may have, and pseudo-fields of HTTP/2; the others
-    are named: a request line, for one, is none."""
+    """Returns the fields with possible names, and pseudo-fields of HTTP/2. The others,
+    such as a request line, are named by `name`."""
     for key, _value in fields:
         if not is_name(key):
             name(f"{side}: without a field: the name {key!r:.60} is none")

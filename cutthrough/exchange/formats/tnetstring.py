@@ -84,7 +84,7 @@ class _Reader:
         self._values = 0
 
     def item(self, at: int, end: int, depth: int) -> tuple[Any, int]:
-        """The value that begins at `at`, and the begin of the next one."""
+        """The value that begins at `at`, and the start of the next one."""
         match = _LENGTH.match(self._data, at, end)
         if match is None:
             raise TnetstringError(f"has no length at byte {at}")

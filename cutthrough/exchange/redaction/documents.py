@@ -32,8 +32,8 @@ def split_path(text: str) -> tuple[str, ...]:
 
 
 class Documents:
-    """What stands in for each value at these paths is made by `mask`. Raises ValueError
-    if a path has more than 64 steps."""
+    """Puts a stand-in, made by `mask`, in place of each value at these paths. Raises
+    ValueError if a path has more than 64 steps."""
 
     def __init__(self, paths: Iterable[str], mask: Callable[[str], str]) -> None:
         self._mask = mask
@@ -88,7 +88,7 @@ class Documents:
         return redacted + data[len(line):]
 
     def in_head(self, data: bytes) -> bytes:
-        """Of each word of the start line, and of each other line."""
+        """Redacts each word of the start line, and each other line."""
         if not self._members.may_be_in(data):
             return data
         first, end, lines = data.partition(b"\n")

@@ -117,7 +117,7 @@ class _Compiled:
 
 
 class Members:
-    """Those of these names; "" stands for any. `mask` makes the stand-ins."""
+    """Members of these names; "" stands for any. `mask` makes the stand-ins."""
 
     def __init__(self, names: Iterable[str], mask: Callable[[str], str]) -> None:
         self._mask = mask
@@ -209,7 +209,8 @@ class Members:
 
 
 def _values(data: bytes, spelling: _Compiled, most: int) -> Iterator[_Value]:
-    """What does not end goes to the end of the text."""
+    """Yields the values behind the keys. A value that does not end goes to the end of
+    the text."""
     behind = 0
     tokens = iter(range(MOST_TOKENS * most))
     for key in spelling.keys.finditer(data):
@@ -233,7 +234,7 @@ def _values(data: bytes, spelling: _Compiled, most: int) -> Iterator[_Value]:
 
 
 def _run_begin(data: bytes, at: int) -> int:
-    """Where the reverse solidi that end here begin."""
+    """Returns the start of the reverse solidi that end here."""
     for _ in range(127):
         if data.endswith(b"\\", 0, at):
             at -= 1
@@ -275,7 +276,8 @@ def _solidi(run: bytes) -> int:
 
 def _behind_names(data: bytes, names: Iterable[bytes]
                   ) -> Iterator[tuple[int, re.Match[bytes]]]:
-    """Where a name begins, with the string behind it: _LITERAL, _QUOTED_LITERAL."""
+    """Yields the start of each name, and the string behind it: _LITERAL,
+    _QUOTED_LITERAL."""
     for name in filter(None, names):
         at = data.find(name)
         while at >= 0:

@@ -33,7 +33,8 @@ class Malformed(ValueError):
 
 
 class Nesting(NamedTuple):
-    """Where a body lies: within so many others, and so many parts may follow in it."""
+    """The place of a body: it is within so many others, and so many parts may follow in
+    it."""
 
     level: int
     parts: Iterator[int]                     # of the outermost body: one for all
@@ -122,7 +123,7 @@ def _read_lines(data: bytes, at: int, end: int) -> tuple[list[str], int]:
 
 
 def _read_names(value: str) -> Iterator[str]:
-    """Of a form's field, in each reading of Content-Disposition."""
+    """Yields the name of a form's field, in each reading of Content-Disposition."""
     pieces: list[str] = []
     for match in _PARAMETER.finditer(value):
         if match[1].lower() != "name":

@@ -348,7 +348,7 @@ class Redactor:
         return b"".join([*pieces, data[at:]]) if pieces else data
 
     def _fields_of(self, head: bytes) -> bytes:
-        """Those of a part."""
+        """Redacts the fields of a part."""
         return self._inner_head(f"\n{head.decode('latin-1')}")[1:].encode("latin-1")
 
     def _inner_head(self, head: str) -> str:

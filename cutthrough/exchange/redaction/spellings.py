@@ -136,9 +136,9 @@ class Keys:
 
     def _end(self, text: bytes, begin: int, level: bytes | None, *, is_form: bool
              ) -> int:
-        """Where the value that begins here ends. `level`: the text between % and 3d, if
-        that was the spelling of the equals sign; then %26 ends the value, so spelled.
-        """
+        """Returns the end of the value that begins here. `level`: the text between %
+        and 3d, if that was the spelling of the equals sign; then %26 ends the value, so
+        spelled."""
         key = (b"f" if is_form else b"t") + (b"-" if level is None else level)
         pattern = self._ends.get(key)
         if pattern is None:

@@ -114,9 +114,9 @@ KEEPING = Keeping()
 
 
 class Servers(NamedTuple):
-    """Who is asked. `addresses`: in their order; none: those of /etc/resolv.conf.
-    `timeout`: seconds, for the whole answer. `dnssec`: addresses must be validated by
-    the servers."""
+    """The name servers. `addresses`: in the order in which they are asked; without any,
+    those of /etc/resolv.conf. `timeout`: seconds, for the whole answer. `dnssec`: the
+    servers must validate addresses."""
 
     addresses: Sequence[str] = ()
     timeout: float = 5.0

@@ -40,7 +40,7 @@ class Pair(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """What is known of a certificate."""
+    """The facts of a certificate."""
 
     name: str
     hosts: tuple[str, ...]
@@ -111,7 +111,7 @@ def version():
 
 
 def describe(bytes data, str name):
-    """What is known of each certificate of a PEM, at least one. Raises TlsError, which has this
+    """Returns the facts of each certificate of a PEM, at least one. Raises TlsError, which has this
     name."""
     return [about((<Loaded>certificate).leaf, name) for certificate in read_certificates(data, name)]
 

@@ -113,8 +113,9 @@ cdef bint is_of_certificate(int alert) noexcept nogil:
 
 
 cdef int errno_of_alert(const Tls *t, int alert) noexcept nogil:
-    """Of TLS 1.2 a missing certificate is a handshake_failure; a signature that does not fit a
-    decrypt_error; of TLS 1.3 certificate_required (RFC 8446 section 6)."""
+    """Returns the errno for an alert of the peer. A missing certificate is a handshake_failure in TLS
+    1.2, a signature that does not fit a decrypt_error, and a missing certificate certificate_required
+    in TLS 1.3 (RFC 8446 section 6)."""
     global last_alert
     if not t.connects:
         return ECONNRESET

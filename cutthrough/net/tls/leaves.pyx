@@ -151,7 +151,7 @@ cdef class TlsInterceptor(TlsContext):
         return reason
 
     cdef str why_forbidden(self, made):
-        """Which of the authority's constraints the leaf's name breaks; "": none."""
+        """Returns the constraint of the authority that the leaf's name breaks; "" if it breaks none."""
         cdef Leaf leaf = made
         cdef Constraints constraints
         cdef int error

@@ -46,7 +46,7 @@ cdef dict names_by_offer = {}   # offer -> Names
 
 
 cdef class Names:
-    """Of one offer, as libssl reads them; empty: its own choice stays."""
+    """The names of an offer, as libssl reads them. If a field is empty, libssl's own choice stays."""
     cdef bytes older, suites, groups, signatures
     cdef int flags
     cdef int version

@@ -90,8 +90,8 @@ cdef inline void make_nonce(const Half *half, unsigned char *nonce) noexcept nog
 
 cdef size_t extra_data(const Records *r, const Half *half, const unsigned char *header, size_t n,
                        unsigned char *out) noexcept nogil:
-    """What the tag covers beside the bytes: of TLS 1.3 the header (RFC 8446 section 5.2), of 1.2
-    number, kind, version, and length of the plain bytes (RFC 5246 section 6.2.3.3)."""
+    """Writes the bytes that the tag covers beside the content: in TLS 1.3 the header (RFC 8446 section
+    5.2), in 1.2 number, kind, version, and length of the plain bytes (RFC 5246 section 6.2.3.3)."""
     cdef int i
     if r.keys.is_13:
         memcpy(out, header, HEADER)

@@ -41,7 +41,7 @@ cdef enum:
     AT_ONCE = 6
     SEALED = AT_ONCE * MOST_RECEIVED
 
-# libssl is at the begin of a record: it has no part of one (SSL_rstate_string(3)). With a part of
+# libssl is at the start of a record: it has no part of one (SSL_rstate_string(3)). With a part of
 # a message it is not finished either; AWS-LC does not tell of that
 cdef const char *READS_HEADER = b"RH"
 # Records of the call at hand

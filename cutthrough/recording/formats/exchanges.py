@@ -53,8 +53,8 @@ _FRAMING = ("content-encoding", "content-length", "transfer-encoding")
 
 
 def read_exchanges(file: Readable) -> Iterator[Recording | NotImported]:
-    """Of an archive or a dump. The secrets are in them. Raises NotImported if it is
-    neither."""
+    """Yields the recordings of an archive or a dump, with their secrets. Raises
+    NotImported if the file is neither."""
     yield from recordings_of(read(file, make_redactor(keep_credentials=True)))
 
 

@@ -63,8 +63,9 @@ def make_request(method: str, url: str, fields: Fields, body: bytes) -> Request:
 
 
 def read_fields(value: Any, side: str, name: Callable[[str], None]) -> Fields:
-    """Of each name a value or a list of values; a table, or a list of such pairs. Other
-    values are left out, with a message to `name`. `side`: of the message."""
+    """Reads fields from a table of names, each with a value or a list of values, or
+    from a list of pairs. Other values are left out, with a message to `name`. `side`:
+    of the message."""
     if value is None:
         return ()
     pairs = list(value.items()) if isinstance(value, dict) else value
@@ -88,7 +89,7 @@ def read_fields(value: Any, side: str, name: Callable[[str], None]) -> Fields:
 
 
 def text_of(value: Any) -> str:
-    """Of a scalar of YAML as it was written, mostly."""
+    """Returns a scalar of YAML as it was written, mostly."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, bool) or value is None:

@@ -40,7 +40,8 @@ _LAYOUTS = re.compile("|".join(re.escape(piece) for piece, _ in _LAYOUT))
 
 
 class Literals:
-    """Of a simulation, by their names. Each use is a copy, so all are bounded (R70)."""
+    """The literals of a simulation, by name. Each use is a copy, so all together are
+    bounded (R70)."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values

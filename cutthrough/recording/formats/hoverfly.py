@@ -195,7 +195,7 @@ def read_first(pair: Any) -> Any:
 
 
 def values_of(fields: Any) -> dict[str, list[dict[str, Any]]]:
-    """Of fields with their values."""
+    """Returns the matchers of fields with their values."""
     return {name: [{"matcher": "glob", "value": ";".join(map(str, values))}]
             for name, values in (fields or {}).items()}
 
@@ -351,7 +351,7 @@ def read_answer(response: dict[str, Any], bodies: "Bodies", note: Name) -> Respo
 
 
 def read_body(name: Any, folder: Path | None, left: int) -> bytes:
-    """Of a file in the folder of the simulation, or below. Raises NotImported."""
+    """Returns a file in the folder of the simulation, or below. Raises NotImported."""
     if folder is None or not isinstance(name, str) or "\0" in name or "://" in name:
         raise NotImported(f"its body is in another file, {name!r:.60}, which is not "
                           "read")
@@ -381,8 +381,8 @@ def read_literals(value: Any) -> dict[str, str]:
 
 
 class Bodies:
-    """Those in files beside a simulation, which many pairs may share: a recording has
-    its own copy in a session, so all together are bounded (R70)."""
+    """The bodies in files beside a simulation. Many pairs may share a file, and a
+    recording has a copy of its own in a session, so all together are bounded (R70)."""
 
     def __init__(self, folder: Path | None, literals: dict[str, str]) -> None:
         self._folder = folder

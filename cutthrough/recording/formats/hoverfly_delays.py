@@ -66,8 +66,9 @@ def read_rules(value: Any, key: str) -> list[Rule]:
 
 def delayed(recordings: list[Recording], lists: Sequence[list[Rule]]
             ) -> list[Recording]:
-    """Of each list a recording has the first delay that applies, unless it has one of
-    its own. Raises NotImported: there would be too many."""
+    """Returns the recordings with delays: of each list the first delay that applies,
+    unless the recording has one of its own. Raises NotImported if there would be too
+    many."""
     copies: list[tuple[tuple[Pattern, ...], Recording]] = []
     if sum(map(len, lists)) * sum(
             1 + len(recording.patterns) for recording in recordings) > MOST_WORK:

@@ -202,7 +202,8 @@ def rows_of(table: dict[str, Any], key: str, index: str) -> list[dict[str, Any]]
 
 
 def chunks_of(table: dict[str, Any]) -> tuple[Chunk, ...]:
-    """Those of a stream if they are the body, which counts."""
+    """Returns the chunks of a stream if together they are the body; otherwise the body
+    as one chunk."""
     body = octets(table.get("response_body"), "response_body")
     chunks = tuple(
         Chunk(number_of(row.get("offset_ms"), "offset_ms") * 1000,

@@ -171,7 +171,8 @@ def interactions_of(document: Any) -> list[Any] | None:
 
 
 def program_of(document: Any) -> str:
-    """Which program wrote a cassette; "": it is none."""
+    """Returns the name of the program that wrote a cassette; "" if the document is no
+    cassette."""
     interactions = interactions_of(document)
     if interactions is None:
         return ""

@@ -65,7 +65,8 @@ class Group:
 
 
 class Serials:
-    """Of groups, also of several indexes: never given again, unlike an identity."""
+    """Numbers of groups, over all indexes. Unlike an identity, a number is never given
+    again."""
 
     def __init__(self) -> None:
         self._highest = 0
@@ -85,7 +86,7 @@ class Serials:
 
 
 class _Shape:
-    """Of recordings of any base."""
+    """The shape of recordings of any base."""
 
     __slots__ = ("mark", "names", "uses")
 
@@ -245,7 +246,7 @@ class Index:
         return groups
 
     def find_conditional(self, reading: Reading) -> Iterator[Group]:
-        """Those that this request has asked for, by a condition or a range."""
+        """Yields the groups that this request asks for by a condition or a range."""
         request, base = reading.request, reading.base
         if conditions := conditions_of(request):
             yield from self.find((*base, NOT_MODIFIED), reading.parts)
@@ -302,7 +303,7 @@ class RouteIndex:
 
 
 class Draw(NamedTuple):
-    """Of which groups the lane's next recording is to be taken."""
+    """The groups from which a lane's next recording is taken."""
 
     lane: str
     groups: list[Group]

@@ -110,7 +110,7 @@ class KeyReader:
         return tuple(base), parts
 
     def pairs(self, request: Request) -> Pairs:
-        """Those of the query that count."""
+        """Returns the pairs of the query that count."""
         return self._counting(
             split_pairs(request.query), request,
             self._whole(request) if self.key.body == "graphql" else None)
@@ -200,7 +200,7 @@ class KeyReader:
         return "grpc", digest(self._messages.spell(request.path, request.body))
 
     def messages(self, request: Request) -> list[dict[str, Any]]:
-        """Of a call. Raises ValueError."""
+        """Returns the messages of a call. Raises ValueError."""
         assert self._messages is not None
         return self._messages.documents(request.path, request.body)
 

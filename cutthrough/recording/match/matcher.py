@@ -168,8 +168,8 @@ class Matcher:
             del self._places[request.host]
 
     def remove_below(self, number: int) -> bool:
-        """Of recordings with risen numbers. If there are any, sequences begin
-        anew. Returns whether there were."""
+        """Removes recordings below this number. If there are any, sequences begin anew.
+        Returns whether there were."""
         numbers = list(takewhile(number.__gt__, self._recordings))
         for lower_number in numbers:
             self.remove(lower_number)
@@ -317,8 +317,8 @@ class Matcher:
 
     def _readable(self, groups: Iterable[Group], request: Request, reader: Reader,
                   route: Route) -> Iterator[Group]:
-        """Those of a cache: of each group the newest recording, unless the route counts
-        them. There are several if requests came before an answer was recorded."""
+        """Yields the groups of a cache that the reader may get, with the newest
+        recording, unless the route counts them."""
         most = 1 if route.after in SETTLED else None
         for group in groups:
             numbers = [*islice((
@@ -336,8 +336,9 @@ class Matcher:
 
     def recordings_at(self, request: Request, begin: bytes,
                       reader: Reader | None = None) -> tuple[list[Recording], bool]:
-        """Those of its host and path if the request begins with this message, the
-        oldest first; whether these are all. Bounded: the process waits for it."""
+        """Returns the recordings of the request's host and path, the oldest first, and
+        whether these are all; with `begin`, those whose request begins with this
+        message. Bounded, because the process waits."""
         recordings: list[Recording] = []
         size = 0
         numbers = self._begins.find(request, begin) if begin else numbers_of(
@@ -360,8 +361,9 @@ class Matcher:
         return self._recordings[number]
 
     def own_match(self, number: int) -> Match | None:
-        """What any request with the line of this recording's, and no body, gets each
-        time; None if that is another recording, or depends on more than the line."""
+        """Returns the answer that any request with the line of this recording, and
+        without a body, gets each time; None if another recording answers, or if the
+        answer depends on more than the line."""
         if self._patterned.has_any or self._has_state:
             return None
         recording = _DECODE(self._recordings[number])
@@ -434,7 +436,7 @@ class Matcher:
             dict(lane.state) if self._has_state else {})
 
     def state(self, lane: str = "") -> Mapping[str, str]:
-        """Of this matcher's own lanes, as the next two."""
+        """The state of one of the matcher's own lanes."""
         return dict(self._own.lane(lane).state)
 
     def set_state(self, state: Mapping[str, str], lane: str = "") -> None:

@@ -63,7 +63,8 @@ class MissLog:
         self._explained_s += seconds
 
     def admitted_to(self, asker: Asker) -> Admits | None:
-        """Which recordings a miss of this client may be compared with; None: all."""
+        """Returns the recordings that a miss of this client may be compared with; None
+        for all."""
         return None if self.admits is None else partial(self.admits, asker)
 
     def forget(self) -> None:

@@ -75,8 +75,8 @@ _DECODE = msgspec.msgpack.Decoder(RecordedRequest).decode
 
 def find_likely(request: Request, key: Key, recordings: Mapping[int, bytes],
                 places: Places, admits: Admits | None = None) -> list[RecordedRequest]:
-    """Those that are compared. `recordings` are MessagePack. `admits`: None means that
-    the user may see all."""
+    """Returns the requests that a miss is compared with. `recordings` are MessagePack.
+    `admits`: None means that the user may see all."""
     numbers = list(islice(candidates(request, places, key), MOST_CANDIDATES))
     if admits is not None:
         numbers = list(admitted(numbers, recordings, admits))
@@ -127,7 +127,8 @@ def compare(request: Request, reader: KeyReader, likely: Iterable[RecordedReques
 
 def admitted(numbers: Iterable[int], recordings: Mapping[int, bytes], admits: Admits
              ) -> Iterator[int]:
-    """Those that the user might request; beyond MOST_ASKED questions, none."""
+    """Yields the recordings that the user might request; beyond MOST_ASKED questions,
+    none."""
     known: dict[tuple[str, str, str, int, str], bool] = {}
     for number in numbers:
         glance = _GLANCE(recordings[number]).request
@@ -285,8 +286,8 @@ def _body(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
 
 
 def _by_path(here: Request, there: Request, reader: KeyReader) -> list[str]:
-    """Of bodies that are compared octet by octet, and are short JSON; (): they are not,
-    or differ in their spelling alone."""
+    """Returns the differences of bodies that are compared octet by octet, and are short
+    JSON; an empty list if they are not, or if they differ only in their spelling."""
     if max(len(here.body), len(there.body)) > MOST_BYTES // MOST_COMPARED:
         return []
     try:

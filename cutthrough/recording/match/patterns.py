@@ -54,7 +54,7 @@ class Text:
 
     @cached_property
     def document(self) -> Any:
-        """Of JSON; `Text` itself: it is none."""
+        """The text as JSON; `Text` itself if it is none."""
         try:
             return read_json(self.text.encode(errors="replace"))
         except ValueError:
@@ -141,7 +141,7 @@ def _text_of(request: Request, pattern: Pattern) -> str | None:
 
 
 def read_pairs(request: Request) -> Pairs:
-    """Of a form, in its body. An upload has none."""
+    """Returns the pairs of a form in the body. An upload has none."""
     try:
         form = read_form(plain(request))
     except ValueError:

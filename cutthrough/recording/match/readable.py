@@ -29,7 +29,7 @@ def _values(request: Request, name: str) -> tuple[str, ...]:
 
 
 class Readable:
-    """Of the recordings of a matcher."""
+    """Judges which recordings of a matcher a request may get."""
 
     def __init__(self) -> None:
         self._owners: dict[int, str] = {}    # see sharing.mark_of

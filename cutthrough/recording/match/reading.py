@@ -58,7 +58,7 @@ def read(rules: bytes, request: Request, recorded: bool
 
 def ask(patterns: tuple[Pattern, ...], request: Request, whole: Request
         ) -> dict[Pattern, bool]:
-    """Which hold. `whole`: with its secrets."""
+    """Returns which patterns hold. `whole`: the request with its secrets."""
     with_secrets, without = Subject(whole), Subject(request)
     return {
         pattern: make_predicate(pattern)(

@@ -14,7 +14,7 @@ from cutthrough.recording.model.recording import Chunk, Fields, Message
 
 
 class Echoes(echoes.Echoes):
-    """Of one recorded request."""
+    """The echoes of one recorded request."""
 
     def chunks(self, chunks: tuple[Chunk, ...], work: Work | None = None
                ) -> tuple[Chunk, ...]:

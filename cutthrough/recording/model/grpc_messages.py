@@ -33,7 +33,8 @@ Steps = tuple[tuple[str, bool], ...]         # a field's name, and whether of ea
 
 
 def read_steps(path: str) -> Steps:
-    """Of a path of names, as `$.trace.id` or `$.items[*].id`. Raises KeyMistake."""
+    """Returns the steps of a path of names, as `$.trace.id` or `$.items[*].id`. Raises
+    KeyMistake."""
     steps = list(_STEP.finditer(path, 1))
     if not steps or not path.startswith("$") or (
             "".join(match[0] for match in steps) != path[1:]):
@@ -43,7 +44,7 @@ def read_steps(path: str) -> Steps:
 
 
 def digest_of(path: str) -> bytes:
-    """Of a file of descriptors. Raises KeyMistake."""
+    """Returns the digest of a file of descriptors. Raises KeyMistake."""
     return hashlib.sha256(_read(path)).digest()
 
 
@@ -95,7 +96,8 @@ class Services:
         self._classes: dict[str, Any] = {}
 
     def class_of(self, path: str) -> Any:
-        """Of the messages of a request for this path. Raises ValueError."""
+        """Returns the class of the messages of a request for this path. Raises
+        ValueError."""
         message_class = self._classes.get(path)
         if message_class is None:
             if path not in self._types:

@@ -121,7 +121,7 @@ class PatternMasker:
         return pattern
 
     def _behind(self, pattern: Pattern) -> Pattern:
-        """Of a value that steps take out of a document."""
+        """Returns the masked pattern of a value that steps take out of a document."""
         if not all(map(_PLAIN.fullmatch, pattern.steps)):
             is_secret = any(name in step for name in self._members
                             for step in pattern.steps)
@@ -141,8 +141,9 @@ class PatternMasker:
         return pattern
 
     def _at(self, places: list[_Place], value: Any) -> Any:
-        """What becomes of a value there: a list of a document in it; a text that is no
-        document, or hides one; of a part of the path that is hidden, its length."""
+        """Returns the masked value at these places: a list if it is a document; a text;
+        or a number, the length of the path to a part that is hidden, 0 if the whole
+        document is."""
         if len(places) > MOST_PLACES:
             return 0
         document = value[0] if isinstance(value, list) else value

@@ -49,8 +49,8 @@ _OF_OCTETS = ("content-encoding", "content-length", "etag")
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is removed beside the rest from some exchanges: of a route. Hosts and paths
-    may have *; () stands for all."""
+    """Further secrets, of the exchanges of a route. Hosts and paths may have *; ()
+    stands for all."""
 
     hosts: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
@@ -113,8 +113,8 @@ class Masker:
         return f"[redacted:{mac.hexdigest()}]"
 
     def line(self, text: str) -> str:
-        """Of a head, as a path or a reason phrase: without the keys of URLs in it, and
-        without user information."""
+        """Returns a line of a head, a path or a reason phrase, without the secrets of
+        URLs in it, and without user information."""
         return self._redactor.pairs(text)
 
     def request(self, request: Request) -> Request:
@@ -236,7 +236,8 @@ class Masker:
         return fields if masked == fields else masked
 
     def _secret(self, name: str, value: str) -> str:
-        """Of a cookie its name stays, with its lifetime and scope."""
+        """Returns a field's value without its secret. A cookie keeps its name, lifetime
+        and scope."""
         if name.lower() != "set-cookie":
             return self.value(value)
         pair, *attributes = value.split(";")
@@ -261,7 +262,7 @@ class Masker:
         return masked, of_another_body(fields)
 
     def _stand_in(self, body: bytes) -> bytes:
-        """Of a body as a whole."""
+        """Returns the stand-in for a body as a whole."""
         return self.value(body.decode("latin-1")).encode()
 
     def _plain(self, data: bytes, kind: str) -> bytes:
@@ -273,8 +274,8 @@ class Masker:
 
 
 class ScopedMasker(Masker):
-    """Of a redaction with scopes: all those that apply to a request count for its
-    exchange."""
+    """The masker of a redaction with scopes: all scopes that apply to a request hold
+    for its exchange."""
 
     def __init__(self, redaction: Redaction, key: bytes) -> None:
         super().__init__(redaction, key)

@@ -77,7 +77,8 @@ class Chunk(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Of a WebSocket, whole, or one server-sent event. A close has its code."""
+    """A whole message of a WebSocket, or one server-sent event. A close has its code.
+    """
 
     at_us: int
     is_up: bool

@@ -52,8 +52,7 @@ def need(value: Any) -> Any:
 
 
 def look_up(holder: Any, key: Any) -> Any:
-    """Of a table its keys, of a list or a text its items, and of anything else nothing.
-    """
+    """Returns the item of a table, a list or a text; Undefined if there is none."""
     need(holder), need(key)
     if isinstance(holder, dict):
         if isinstance(key, str) and key in holder:

@@ -39,8 +39,8 @@ _SEARCHES = {"contains", "substring-before", "substring-after", "translate"}
 
 
 class Size(NamedTuple):
-    """Of a document. `names`: how many elements have a local name. `of_each`: what is
-    asked for is the cost on average, of an expression that each node is asked."""
+    """The size of a document. `names`: how many elements have a local name. `of_each`:
+    the cost is an average, for an expression that is evaluated at each node."""
 
     nodes: int
     characters: int
@@ -68,7 +68,7 @@ class Axis(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of one evaluation, at worst."""
+    """The cost of one evaluation, at worst."""
 
     steps: int
     nodes: int = 0                           # of the result; 0: it is no set of nodes

@@ -50,7 +50,8 @@ FindHold = Callable[[], Awaitable[Hold | None]]
 
 
 class Rules(Protocol):
-    """Of the settings: the common parts of requests, and how they are answered."""
+    """The settings of a replay: the common parts of requests, and how requests are
+    answered."""
 
     @property
     def directory(self) -> str: ...

@@ -72,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_route(row: Any) -> Route:
-    """Of a row of `recording_routes`. Raises KeyMistake."""
+    """Returns the route of a row of `recording_routes`. Raises KeyMistake."""
     key = Key(query=row.query, ignored_query=row.ignored_query, fields=row.fields,
               body=row.body, paths=row.body_paths, regexes=row.body_regexes,
               descriptors=row.descriptors, descriptors_digest=(
@@ -124,7 +124,7 @@ class Player:
 
     @property
     def matcher(self) -> Matcher:
-        """Of the session in force."""
+        """The matcher of the session in force."""
         return self._in_force.matcher
 
     def configure(self, settings: Settings) -> None:
@@ -339,7 +339,8 @@ class Player:
             await follower.leave()
 
     def _read_first(self, folder: Path) -> None:
-        """Those that were there before keep their places."""
+        """Reads the answers of `state.answers`. Those that were read before keep their
+        places."""
         name, count = self._first
         shared = self._in_force.shared
         if name != self._state.answers:

@@ -94,7 +94,7 @@ def no_mask(request: Request) -> Callable[[Message], Message]:
 
 
 class Hits:
-    """Of a session by the requests' choice: none of its answers are at hand."""
+    """Hits of a session that requests choose: none of its answers are at hand."""
 
     by_fields = False
 

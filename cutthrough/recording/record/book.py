@@ -258,7 +258,7 @@ def count_fitting(waiting: Iterable[Recording]) -> int:
 
 
 def manifest_of(settings: Recordings) -> Manifest:
-    """Of a new session."""
+    """Returns the manifest of a new session."""
     return Manifest(
         redaction=Redaction(fields=settings.fields, query=settings.query,
                             json=settings.json, body=settings.body, scopes=tuple(

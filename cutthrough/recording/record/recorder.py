@@ -60,7 +60,8 @@ class Recorder:
         return lost + self._cut()
 
     def _cut(self) -> int:
-        """Of all books together, no more may wait than of one."""
+        """Cuts the recordings that wait: of all books together no more may wait than of
+        one."""
         waiting = [
             recording for book in self._books.values() for recording in book.waiting]
         if not waiting:

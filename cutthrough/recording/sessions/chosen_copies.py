@@ -93,7 +93,8 @@ class ChosenCopies:
         self._is_first = False
 
     def tell_hits(self, sessions: PostgresSessions) -> None:
-        """Of copies with changed files. Raises StoreError and OSError."""
+        """Reports the hits of copies with changed files. Raises StoreError and OSError.
+        """
         for name in self._copied:
             if name in self._failed or self._mark(name) == self._marks.get(name):
                 continue

@@ -138,7 +138,7 @@ def open_copy(directory: str | Path, name: str, session: PostgresSession,
 
 
 def drop_remains(folder: Path) -> None:
-    """What programs that were killed have left of copies."""
+    """Deletes the remains of copies by programs that were killed."""
     for path in folder.glob(".new-*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > REMAINS_S:

@@ -16,7 +16,8 @@ class LogSize:
         self._pages = 0
 
     def add(self, pages: int, pruned: bool) -> None:
-        """Of one transaction. `pruned`: it has deleted about as much."""
+        """Counts the pages of a transaction. `pruned`: it has deleted about as much as
+        it has written."""
         self._pages += PAGES_OF_TURN + (2 * pages if pruned else pages)
 
     def clear(self) -> None:

@@ -46,7 +46,8 @@ class Change:
             "ORDER BY number LIMIT %s)", (self.session, oldest_us, most))
 
     def delete_first_old(self, oldest_us: int, most: int) -> int:
-        """Those before the first that is not old: reads no others."""
+        """Deletes the recordings before the first that is not old, without reading the
+        others. Returns how many."""
         row = self.cursor.execute(
             f"SELECT created_us {OF} ORDER BY number LIMIT 1",
             (self.session,)).fetchone()

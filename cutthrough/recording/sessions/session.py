@@ -195,7 +195,7 @@ def read(number: int, created_us: int, hits: int, data: bytes) -> Recording:
 
 
 def check_manifest(manifest: Manifest) -> None:
-    """Of a file. Raises ValueError."""
+    """Checks the manifest of a file. Raises ValueError."""
     if not (0 <= manifest.count <= MOST_COUNT and 0 <= manifest.age_s <= MOST_AGE_S):
         raise ValueError(f"no session has these bounds: count {manifest.count!r:.20}, "
                          f"age_s {manifest.age_s!r:.20}")

@@ -212,7 +212,8 @@ cdef int judge_opening(Client c) except -1:
 
 
 cdef int judge_late(Client c) except -1:
-    """What the first rule does besides stays (R41)."""
+    """Judges a request again when its address is known. Captures, filters and the like stay those of
+    the first rule (R41)."""
     cdef Verdict verdict
     cdef Address literal
     cdef const Address *address

@@ -36,7 +36,7 @@ cdef bint must_ask(Client c) except -1:
 
 
 cdef tuple fingerprints_of(Client c):
-    """Those of the client that are known, by the log's names."""
+    """Returns the client's fingerprints that are known, by the log's names."""
     return () if prints_of(c) is None else tuple(prints_of(c).texts().items())
 
 

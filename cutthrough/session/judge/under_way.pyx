@@ -105,7 +105,8 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
 
 
 cdef int find_limits(Client c, Snapshot newest) except -1:
-    """Of a request under way, if its head is still there where rules compare it."""
+    """Finds the limits of a request under way. If rules compare methods or paths, its head must still
+    be there."""
     cdef Account account = c.account
     cdef Verdict verdict
     cdef Address literal
@@ -121,7 +122,8 @@ cdef int find_limits(Client c, Snapshot newest) except -1:
 
 
 cdef int note_limits(Client c, Snapshot newest, const Verdict *verdict) except -1:
-    """What is refused, and goes on, keeps its limits."""
+    """Notes the limits of the verdict. A request that the rules refuse, and that goes on, keeps its
+    limits."""
     cdef object name = None
     if newest.acl is not None:
         if verdict.rule == NOT_ASKED or verdict.outcome != OK:

@@ -310,7 +310,7 @@ cdef int64_t wait_of(Client c, Pump *pump, Lane *lane) noexcept:
     if pump.allowance > 0 or pump.eof or pump.left == 0 or is_holding(pump) or (
             pump.source == NULL or not pump.source.ready & CAN_READ):
         return INT64_MAX                # it does not wait for its allowance
-    # Was it granted nothing at the begin of this turn, or has it just used up its grant?
+    # Was it granted nothing at the start of this turn, or has it just used up its grant?
     if lane.granted > 0 and not refill(c, pump, lane, False):
         return 0                        # the quota: the next turn ends the relay
     if pump.allowance > 0:

@@ -100,6 +100,6 @@ cdef void count_dial(Counters *c, int family, int64_t us) noexcept nogil
 cdef void count_shed(Counters *c, int bound, int gone) noexcept nogil
 # Counts one more reply with this status; 0: no reply was made, and nothing is counted.
 cdef void count_reply(Counters *c, int method, int status) noexcept nogil
-# Counts one more end, `us` after its begin; `first_byte_us`: of the origin, 0: none came.
+# Counts one more end, `us` after its start; `first_byte_us`: of the origin, 0: none came.
 cdef void count_end(
     Counters *c, int outcome, bint is_tunnel, int64_t first_byte_us, int64_t us) noexcept nogil

@@ -237,7 +237,8 @@ cdef class Carriers:
         return n
 
     cdef OriginStream find(self, Client c, object key):
-        """Of the newest: an older one may have refused this request."""
+        """Returns a stream of the newest carrier that has room: an older carrier may have refused this
+        request."""
         cdef Carrier carrier
         cdef OriginStream stream
         for carrier in reversed(self.by_key.get(key, ())):

@@ -48,7 +48,7 @@ cdef class Prints:
         return 0
 
     def texts(self):
-        """Those that are known, by the log's names."""
+        """Returns the fingerprints that are known, by the log's names."""
         known = {"client_ja4": self.ja4, "client_ja3": self.ja3, "client_ja4_r": self.ja4_r,
                  "client_ja4_o": self.ja4_o, "client_ja4_ro": self.ja4_ro,
                  "http2_fingerprint": self.http2, "tcp_fingerprint": self.tcp}
@@ -56,7 +56,7 @@ cdef class Prints:
 
 
 cdef int prints_named(headers) except -1:
-    """Those in the values of a table of header rules."""
+    """Returns the bits of the fingerprints in the values of a table of header rules."""
     cdef int wanted = 0
     for edits in (headers.request, headers.response):
         for _, value in (*edits.set, *edits.add):

@@ -11,7 +11,7 @@ from cutthrough.session.model.state cimport (
 cdef packed struct Stamps:
     int64_t start_us                    # of CLOCK_MONOTONIC; 0: there is no request
     int64_t first_byte_us               # from the connection to the response's first byte
-    uint32_t mark_us                    # from start_us to the begin of the phase in hand
+    uint32_t mark_us                    # from start_us to the start of the phase in hand
     uint32_t head_us                    # from the first byte to the whole head
     uint32_t auth_us                    # until the credentials are known, right or wrong
     uint32_t hook_us                    # waits before the way: hook, rate, fault, filters, player

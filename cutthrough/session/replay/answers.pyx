@@ -132,7 +132,8 @@ cdef inline Py_ssize_t size_of(bytes key, Answer answer):
 
 
 cdef bytes key_of(Client c, const char *body, size_t m):
-    """Of the request's line, or its whole head if fields or a body count, and of its body."""
+    """Returns the key of the request's line, or of its whole head if fields or a body count, and of its
+    body."""
     cdef Line line
     cdef const char *end
     line.minor, line.is_inside, line.port = c.request.minor, c.entrance.is_inside, c.request.port
@@ -163,7 +164,8 @@ cdef bytes make_key(const Line *line, Value body):
 
 
 cdef bytes key_in_cache(Client c, bytes key):
-    """Of an answer that an earlier request brought here: for its user, and rules of one kind."""
+    """Returns the key of an answer that an earlier request brought here: it is for that request's user,
+    and for rules of one kind."""
     cdef bytes user = user_of(c) or ANONYMOUS
     return b"%c%d:%b%b" % (
         OF_CACHE + c.snapshot.acl.rules[c.request.rule].shared, len(user), user, key)

@@ -101,7 +101,7 @@ cdef class Replay(Responder):
 
     @property
     def id(self):
-        """Of the request, as the access log has it; "": it has ended."""
+        """The request's id in the access log; "" if the request has ended."""
         cdef Client c = self.client
         return "" if c is None else (
             f"{worker_of_id(c, c.context.player.worker)}-{c.request_id}")
@@ -222,7 +222,7 @@ cdef class Replay(Responder):
             c._set_state(RESPONSE)
 
     def keep_rest(self):
-        """What is left of a body, if any, waits until it is known where the request goes."""
+        """Makes the rest of a body, if any, wait until the request's way is known."""
         cdef Client c = self.client
         if c is None or c.state != REQUEST:
             return
@@ -254,7 +254,7 @@ cdef class Replay(Responder):
             self.client.request.closing = True
 
     def end_as(self, str label, str text):
-        """What is answered from now on ends with this outcome; `text` is logged."""
+        """Sets the outcome of the answer that follows; `text` is logged."""
         self.ending = OUTCOMES[label]
         if self.client is not None:
             self.client.request.ending = self.ending

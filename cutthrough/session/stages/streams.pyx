@@ -137,7 +137,7 @@ cdef int outcome_of_refusal(int refusal) noexcept nogil:
 
 
 cdef int inherit(Client stream, Client carrier) except -1:
-    """What a request knows of the connection that it comes by."""
+    """Gives a stream the facts of its carrier that a request needs."""
     stream.context = carrier.context
     stream.pac = carrier.pac
     stream.entrance = carrier.entrance

@@ -15,7 +15,7 @@ cdef enum Mark:
 
 cdef class Filtering(Responder):
     """The decisions of one exchange's filters."""
-    cdef bytes held             # the begin of a response, if the filters have its head
+    cdef bytes held             # the start of a response, if the filters have its head
     cdef int used               # bytes of its head
     cdef uint8_t passes         # the filters have let the response pass
     cdef bytes established      # the head of a tunnel's 200 with their fields; None: none

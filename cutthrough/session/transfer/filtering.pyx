@@ -160,7 +160,8 @@ cdef class Filtering(Responder):
         self.mask = mask
 
     cdef int mask_head(self, const Head *head, char *data) except -1:
-        """Of a response that goes to no filter: 1xx. In its place, so that no length changes."""
+        """Masks the head of a response that goes to no filter (1xx), in its place, so that no length
+        changes."""
         cdef uint32_t i
         if self.mask is None:
             return 0

@@ -94,7 +94,7 @@ cdef int send_request(Client c) except -1:
 
 
 cdef int resume(Client c) except -1:
-    """What an origin has not read goes first, then the rest of the body."""
+    """Sends the bytes that an origin has not read, and then the rest of the body."""
     cdef Sluice up = up_sluice(c)
     cdef int outcome
     c.request.resumes = False

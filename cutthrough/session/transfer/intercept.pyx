@@ -176,7 +176,8 @@ cdef int retry_unnamed(Client c) except -1:
 
 
 cdef int fail(Client c, int outcome) except -1:
-    """Of a request inside the client reads why; of a tunnel, only its log."""
+    """Ends an interception. A request inside gets a reply with the reason; for a tunnel only the log
+    has it."""
     cdef int alert = HANDSHAKE_FAILURE
     if (<Inside>c.entrance).opening != NULL:
         return c.refuse(outcome)

@@ -193,9 +193,9 @@ cdef int run_sluice(Sluice s) except -1:
 
 
 cdef bint note_awaited(Sluice s) noexcept:
-    """Which peer owes a rate now; True: another one than before. A client owes bytes as long as
-    there is room for them, whatever the filters have taken: else each piece would begin the
-    grace anew."""
+    """Notes the peer that owes a rate now. Returns True if it is another one than before. A client owes
+    bytes as long as there is room for them, even if the filters have not taken them: else each piece
+    would begin the grace anew."""
     cdef Client c = s.client
     cdef int whom = NOBODY
     if not s.is_up:

@@ -1,4 +1,4 @@
-"""Dials: their begin, the idle connections closed because of failed ones, and their Outcome; those
+"""Dials: their start, the idle connections closed because of failed ones, and their Outcome; those
 closed for a question to a name server, or for datagrams."""
 
 from cutthrough.net.address cimport Address, Addresses

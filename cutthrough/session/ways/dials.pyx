@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Dials: their begin, the idle connections closed because of failed ones, and their Outcome; those
+"""Dials: their start, the idle connections closed because of failed ones, and their Outcome; those
 closed for a question to a name server, or for datagrams."""
 
 import logging

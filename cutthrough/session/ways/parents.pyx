@@ -242,7 +242,7 @@ cdef int begin_setup(Client c) except -1:
 
 
 cdef Standby standby_of(Client c):
-    """What is kept ready of connections to the first parent; None: nothing."""
+    """Returns the connections that are kept ready to the first parent; None if there are none."""
     cdef Parent parent = c.extras.passage.chain[0]
     if c.context.standbys is None:
         return None
