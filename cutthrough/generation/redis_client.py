@@ -1,4 +1,8 @@
-"""The connection to Redis, and the meaning of its errors."""
+"""The connection to Redis, and the meaning of its errors.
+
+Redis runs scripts for us, each with all of its keys in one slot of a cluster. Any node
+of a cluster may have the URL's address; it names the one that has the keys.
+"""
 
 import asyncio
 import contextlib
@@ -53,6 +57,39 @@ async def disconnect(client: Redis | None) -> None:
         with contextlib.suppress(exceptions.RedisError, OSError, TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
                 await client.aclose()
+
+
+class Link:
+    """A connection for scripts, made by the first, and anew after `close`."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._client: Redis | None = None
+        self._node: tuple[str, int] | None = None    # of a cluster, with our keys
+
+    @property
+    def is_open(self) -> bool:
+        return self._client is not None
+
+    async def run(self, script: str, keys: list[str], values: list[Any]) -> Any:
+        """The script's answer. Raises ConfigError, and the errors of redis and of its
+        connection; the caller bounds the time."""
+        try:
+            return await self._run(script, keys, values)
+        except exceptions.MovedError as error:
+            await self.close()
+            self._node = error.node_addr
+            return await self._run(script, keys, values)
+
+    async def _run(self, script: str, keys: list[str], values: list[Any]) -> Any:
+        if self._client is None:
+            self._client = make_client(self._config, self._node)
+        return await self._client.register_script(script)(keys, values)
+
+    async def close(self) -> None:
+        """The next script is for the URL's address."""
+        client, self._client, self._node = self._client, None, None
+        await disconnect(client)
 
 
 def explain(error: Exception) -> tuple[str, str]:

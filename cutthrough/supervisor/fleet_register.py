@@ -36,9 +36,8 @@ from cutthrough.process.fleet_registry import (
 from cutthrough.process.fleet_state import FAILURES, RegistryState
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
     from cutthrough.admin.metrics import Reading
+    from cutthrough.generation.redis_client import Link
 
 RENEWALS = 3                                 # in each lease
 # Options whose change begins another registration
@@ -75,7 +74,7 @@ class FleetRegister:
         # Of the registration
         self._key = b""
         self._names: list[str] = []          # keys in Redis
-        self._client: Redis | None = None
+        self._link: Link | None = None
         self._wake = asyncio.Event()
         self._is_over = self._is_written = self._is_away = False
         self._revision: tuple[int, str] = (0, "")      # of which generation
@@ -159,11 +158,11 @@ class FleetRegister:
             self._wake.clear()
 
     async def _write(self, config: Config) -> None:
-        from cutthrough.generation.redis_client import make_client
+        from cutthrough.generation.redis_client import Link
 
         value = write_entry(self._key, config.fleet_prefix, self._id, self._describe())
-        if self._client is None:
-            self._client = make_client(config)
+        if self._link is None:
+            self._link = Link(config)
         programs, ended = await self._run_script(
             WRITE, self._id, value, int(config.fleet_lease * 1000))
         self._programs, self._expired = int(programs), self._expired + int(ended)
@@ -172,10 +171,9 @@ class FleetRegister:
     async def _run_script(self, script: str, *values: Any) -> Any:
         from cutthrough.generation.redis_client import PATIENCE_S
 
-        assert self._client is not None
+        assert self._link is not None
         async with asyncio.timeout(PATIENCE_S):
-            return await self._client.register_script(script)(
-                keys=self._names, args=values)
+            return await self._link.run(script, self._names, list(values))
 
     async def _on_failure(self, error: Exception) -> None:
         from cutthrough.generation.redis_client import explain
@@ -190,10 +188,9 @@ class FleetRegister:
                 "--fleet do not know this program")
 
     async def _disconnect(self) -> None:
-        from cutthrough.generation.redis_client import disconnect
-
-        client, self._client = self._client, None
-        await disconnect(client)
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
 
     # The entry
 

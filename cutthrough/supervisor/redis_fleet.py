@@ -23,18 +23,12 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redis import exceptions
-from redis.asyncio import Redis
 
 from cutthrough.config.config import OPTIONS, SECRETS, Config
-from cutthrough.generation.redis_client import (
-    PATIENCE_S,
-    disconnect,
-    explain,
-    make_client,
-)
+from cutthrough.generation.redis_client import PATIENCE_S, Link, explain
 from cutthrough.log.stderr import say
 from cutthrough.process.fleet_state import FAILURES, FleetState
 from cutthrough.supervisor.fleet_script import (
@@ -78,9 +72,7 @@ class RedisFleet:
         self._config = config
         self._remote_usage = remote_usage
         self._instance = instance
-        self._client: Redis | None = None
-        self._script: Any = None             # of that client
-        self._node: tuple[str, int] | None = None    # of a cluster, with our keys
+        self._link = Link(config)
         self._task: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
         self._ids: dict[bytes, str] = {}     # of users, by tag
@@ -147,7 +139,7 @@ class RedisFleet:
                     self._number = 0
                     while (await self._exchange({}, is_leaving=True)).target:
                         pass
-        await self._disconnect()
+        await self._link.close()
         self._remote_usage.forget()
 
     async def _run(self) -> None:
@@ -239,18 +231,14 @@ class RedisFleet:
 
     async def _exchange(self, usage: Mapping[str, str], *, limit: int = BATCH,
                         is_leaving: bool = False) -> Answer:
-        part = CONNECTING if self._client is None else ANSWER
+        part = ANSWER if self._link.is_open else CONNECTING
         async with asyncio.timeout(min(PATIENCE_S, part * self._config.fleet_expiry)):
             values = arguments(Step(
                 self._instance, self._session, self._number, self._position,
                 int(self._config.fleet_expiry * 1000), self._day, limit, is_leaving),
                 usage, secrets.token_hex(8))
-            try:
-                reply = await self._call(values)
-            except exceptions.MovedError as error:
-                await self._disconnect()
-                self._node = error.node_addr
-                reply = await self._call(values)
+            reply = await self._link.run(
+                SCRIPT, [key_of(self._config.fleet_prefix)], values)
         answer = parse_answer(reply)
         self._answered_at = asyncio.get_running_loop().time()
         if answer.number == 0:               # the next one begins a session
@@ -261,7 +249,7 @@ class RedisFleet:
     async def _on_failure(self, error: Exception) -> None:
         reason, text = explain(error)
         self._failures[reason] += 1
-        await self._disconnect()
+        await self._link.close()
         silence = asyncio.get_running_loop().time() - self._answered_at
         if (silence < HOLD * self._config.fleet_expiry
                 or reason in self._logged_reasons):
@@ -271,18 +259,6 @@ class RedisFleet:
         self._instances = 0
         self._remote_usage.forget()
         say(f"fleet: Redis {text}; until it is back, limits count this program alone")
-
-    # Redis
-
-    async def _call(self, values: list[str | int]) -> Any:
-        if self._client is None:
-            self._client = make_client(self._config, self._node)
-            self._script = self._client.register_script(SCRIPT)
-        return await self._script([key_of(self._config.fleet_prefix)], values)
-
-    async def _disconnect(self) -> None:
-        client, self._client, self._node = self._client, None, None
-        await disconnect(client)
 
 
 def id_of(name: str) -> str:

@@ -24,8 +24,7 @@ from cutthrough.config.config import Config
 from cutthrough.log.stderr import say
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
+    from cutthrough.generation.redis_client import Link
     from cutthrough.policy.known import Known
 
 EVERY_S = 1.0
@@ -136,7 +135,7 @@ class Exchange:
         self._after_us, self._proved = 0, -1             # of the sent entries
         self._waiting: list[tuple[bytes, int]] = []      # to be sent
         self._seen: dict[bytes, int] = {}    # sent or received, with its time here
-        self._client: Redis | None = None
+        self._link: Link | None = None
         self.is_away: bool | None = None     # None: not known yet
         self._over = asyncio.Event()
         self._task = asyncio.create_task(self._run())
@@ -162,22 +161,21 @@ class Exchange:
 
     async def _step(self) -> bool:
         """One exchange. Returns whether there is more of it."""
-        from cutthrough.generation.redis_client import PATIENCE_S, make_client
+        from cutthrough.generation.redis_client import PATIENCE_S, Link
 
         self._collect()
         batch = self._waiting[:BATCH]
         config, name = self._config, f"{{{self._config.fleet_prefix}}}:known"
         now, now_us = time.time(), time.monotonic_ns() // 1000
-        if self._client is None:
-            self._client = make_client(config)
+        if self._link is None:
+            self._link = Link(config)
         async with asyncio.timeout(PATIENCE_S):
-            position, more, rows = await self._client.register_script(SCRIPT)(
-                keys=[name, f"{name}:number"],
-                args=[int(config.auth_cache_ttl * 1000), self._position, BATCH,
-                      MOST_BYTES, *(
-                          write_value(self.key, config.fleet_prefix, entry,
-                                      now - (now_us - since_us) / 1e6)
-                          for entry, since_us in batch)])
+            position, more, rows = await self._link.run(
+                SCRIPT, [name, f"{name}:number"],
+                [int(config.auth_cache_ttl * 1000), self._position, BATCH, MOST_BYTES,
+                 *(write_value(self.key, config.fleet_prefix, entry,
+                               now - (now_us - since_us) / 1e6)
+                   for entry, since_us in batch)])
         del self._waiting[:len(batch)]
         self._position = int(position)
         self._take(rows, now, now_us)
@@ -230,7 +228,6 @@ class Exchange:
                 "verified here")
 
     async def _disconnect(self) -> None:
-        from cutthrough.generation.redis_client import disconnect
-
-        client, self._client = self._client, None
-        await disconnect(client)
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()

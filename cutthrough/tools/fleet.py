@@ -246,15 +246,15 @@ def read_registry(config: Config, token: str) -> Registry:
 
 
 async def _read(config: Config) -> Any:
-    from cutthrough.generation.redis_client import PATIENCE_S, make_client
+    from cutthrough.generation.redis_client import PATIENCE_S, Link
 
-    client = make_client(config)
+    link = Link(config)
     try:
         async with asyncio.timeout(3 * PATIENCE_S):
-            return await client.register_script(READ)(
-                keys=[index_key(config.fleet_prefix)], args=[MOST_ENTRIES, MOST_BYTES])
+            return await link.run(READ, [index_key(config.fleet_prefix)],
+                                  [MOST_ENTRIES, MOST_BYTES])
     finally:
-        await client.aclose()
+        await link.close()
 
 
 def report_wrong(wrong: Mapping[str, int]) -> None:

@@ -10,9 +10,8 @@ from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load
 from cutthrough.supervisor.redis_fleet import id_of
 from tests.support.members import Member, Relay, becomes
-from tests.support.nginx import free_port
 from tests.support.peer import SUMS
-from tests.support.redis import PASSWORD, PROGRAM, Redis
+from tests.support.redis import PASSWORD, PROGRAM, Redis, cluster
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="redis-server is not installed")
 
@@ -73,26 +72,18 @@ async def test_a_replica_that_takes_over_gets_what_it_lacks(start, join):
     await relay.close()
 
 
-async def test_any_node_of_a_cluster_leads_to_the_one_with_the_keys(start, join):
-    flags = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
-    nodes = [start(f"node {n}", *flags, "--cluster-port", str(free_port()))
-             for n in range(2)]
-    for node, slots in zip(nodes, ((0, 8191), (8192, 16383)), strict=True):
-        node.ask("CLUSTER", "ADDSLOTSRANGE", *slots)
-    bus = nodes[1].flags[-1]
-    nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", nodes[1].port, bus)
-    for node in nodes:
-        await becomes(lambda node=node: all(
-            word in node.ask("CLUSTER", "INFO")
-            for word in ("cluster_state:ok", "cluster_slots_ok:16384")), "it is ready")
-    a, b = (join(node.url) for node in nodes)
-    a.moved("u", 1000)
-    held = [a.holder("u"), b.holder("u")]
-    await becomes(lambda: a.uses("u") == b.uses("u") == (2, 0, 1000), "both")
-    failed = [sum(member.fleet.state().failures.values()) for member in (a, b)]
-    assert failed == [0, 0]
-    for holder in held:
-        holder.close()
+async def test_any_node_of_a_cluster_leads_to_the_one_with_the_keys(tmp_path, join):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with cluster([tmp_path / "one", tmp_path / "two"]) as nodes:
+        a, b = (join(node.url) for node in nodes)
+        a.moved("u", 1000)
+        held = [a.holder("u"), b.holder("u")]
+        await becomes(lambda: a.uses("u") == b.uses("u") == (2, 0, 1000), "both")
+        failed = [sum(member.fleet.state().failures.values()) for member in (a, b)]
+        assert failed == [0, 0]
+        for holder in held:
+            holder.close()
 
 
 def test_an_address_of_sentinels_is_refused():

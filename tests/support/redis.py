@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,24 @@ class Redis:
             self.process = None
 
     close = kill
+
+
+@contextlib.contextmanager
+def cluster(bases: Iterable[Path]) -> Iterator[list[Redis]]:
+    """A node in each directory, of a cluster that is ready; each has as many slots."""
+    with contextlib.ExitStack() as running:
+        nodes = [running.enter_context(contextlib.closing(Redis(
+            base, PROGRAM, "--cluster-enabled", "yes", "--cluster-port",
+            str(free_port()), "--cluster-require-full-coverage", "no"))
+        ) for base in bases]
+        share = 16384 // len(nodes)
+        for number, node in enumerate(nodes):
+            last = 16383 if node is nodes[-1] else (number + 1) * share - 1
+            node.ask("CLUSTER", "ADDSLOTSRANGE", number * share, last)
+        for node in nodes[1:]:
+            nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, node.flags[-3])
+        for node in nodes:
+            for word in ("cluster_state:ok", "cluster_slots_ok:16384"):
+                wait_until(lambda node=node, word=word: word in node.ask(
+                    "CLUSTER", "INFO"), "a cluster")
+        yield nodes
