@@ -40,9 +40,13 @@ def run(args: argparse.Namespace) -> int:
 def make_key(args: argparse.Namespace) -> int:
     key = Ed25519PrivateKey.generate()
     fd = os.open(args.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(fd, "wb") as file:
-        file.write(key.private_bytes(
-            Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    try:
+        with open(fd, "wb") as file:
+            file.write(key.private_bytes(
+                Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    except BaseException:                    # half of a key is none
+        os.unlink(args.file)
+        raise
     print(f'bundle_key = ["{public_text(key)}"]')
     return 0
 

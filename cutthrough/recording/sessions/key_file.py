@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from cutthrough.exchange.formats.imported import NotImported
-from cutthrough.recording.model.key import KEY_BYTES, check_of, read_key
+from cutthrough.recording.model.key import KEY_BYTES, check_of, read_key, write_new
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.sessions.directory import SUFFIX
 
@@ -31,12 +31,10 @@ def write_key(directory: str | Path, target: Path) -> None:
     """
     key = read_key(Path(directory) / NAME)
     try:
-        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        write_new(target, key)
     except FileExistsError:
         raise NotImported(f"{target}: is there already, and no key is written over it"
                           ) from None
-    with os.fdopen(fd, "wb") as file:
-        file.write(key)
 
 
 def take_key(directory: str | Path, source: Path) -> None:
@@ -56,9 +54,8 @@ def take_key(directory: str | Path, source: Path) -> None:
             f"{folder} has sessions with another key, whose hashes would match no "
             "longer: import into another directory (--directory)")
     new = folder / f".{NAME}-{os.getpid()}"
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(key)
+    new.unlink(missing_ok=True)
+    write_new(new, key)
     new.replace(path)
 
 
