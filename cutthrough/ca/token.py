@@ -10,9 +10,10 @@ import hashlib
 import os
 import shlex
 import stat
+import string
 from types import ModuleType
 from typing import Any, NamedTuple
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -64,13 +65,31 @@ def read_uri(text: str) -> Place:
     if not slot.lstrip("-").isdecimal():
         raise AuthorityError("the URI's slot-id is no number")
     return Place(
-        module=unquote(attributes["module-path"]),
-        pin_file=unquote(attributes.get("pin-source", "")).removeprefix("file:"),
+        module=_read_path(attributes["module-path"]),
+        pin_file=_read_path(attributes.get("pin-source", "")),
         token=unquote(attributes.get("token", "")),
         serial=unquote_to_bytes(attributes.get("serial", "")),
         slot=int(slot),
         label=unquote(attributes.get("object", "")),
         key_id=unquote_to_bytes(attributes.get("id", "")))
+
+
+def _read_path(value: str) -> str:
+    return os.fsdecode(unquote_to_bytes(value.removeprefix("file:")))
+
+
+def complete_uri(text: str) -> str:
+    """The URI for a file, in ASCII: the server that reads it runs in another directory,
+    so it has whole paths. A library without a slash is the dynamic linker's to find."""
+    path, mark, query = text.strip().partition("?")
+    parts = query.split("&")
+    for i, part in enumerate(parts):
+        name, _, value = part.partition("=")
+        file = _read_path(value)
+        if (name == "pin-source" and file) or (name == "module-path" and "/" in file):
+            file = quote(os.fsencode(os.path.abspath(file)))
+            parts[i] = f"{name}={'file:' if name == 'pin-source' else ''}{file}"
+    return quote(os.fsencode(path + mark + "&".join(parts)), safe=string.punctuation)
 
 
 def read_pin(path: str) -> str | None:

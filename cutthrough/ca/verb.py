@@ -11,7 +11,7 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from cryptography import x509
@@ -41,7 +41,7 @@ from cutthrough.ca.store import (
     store,
     write_file,
 )
-from cutthrough.ca.token import PublicKey, TokenKey
+from cutthrough.ca.token import PublicKey, TokenKey, complete_uri
 from cutthrough.ca.trust import JAVA_PASSWORD, Seeker
 
 # Every device has to be given the next certificate in this time
@@ -85,8 +85,9 @@ def make(directory: str, name: str | None = None, days: int = 730,
         key = private = ec.generate_private_key(ec.SECP256R1())
         public, content = private.public_key(), encode_key(private)
     else:
+        uri = complete_uri(uri)
         key = token = TokenKey(uri)
-        public, content = token.public, f"{uri}\n".encode()
+        public, content = token.public, f"{uri}\n".encode("ascii")
     if name is None:
         # With a part of the key's digest, because two authorities of one host must have
         # different names
@@ -164,9 +165,18 @@ def export_bundle(directory: str, certificate: x509.Certificate, output: str | N
     write_file(path, data, 0o644, True)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-    for name in VARIABLES:
-        print(f"export {name}={shlex.quote(path)}")
+    print_exports(dict.fromkeys(VARIABLES, path))
     return 0
+
+
+def print_exports(variables: Mapping[str, str]) -> None:
+    """Prints lines for a shell's `eval`, in the octets that paths have: the shell would
+    take what stands for an octet that is no text as it is printed."""
+    sys.stdout.flush()
+    for name, value in variables.items():
+        sys.stdout.buffer.write(
+            os.fsencode(f"export {name}={shlex.quote(value)}\n"))
+    sys.stdout.buffer.flush()
 
 
 def trust(directory: str, args: argparse.Namespace) -> int:

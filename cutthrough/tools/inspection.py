@@ -26,6 +26,7 @@ from urllib.parse import urlencode
 from cutthrough.ca.names import AuthorityError
 from cutthrough.ca.roots import find_sources, merge, parse_certificates
 from cutthrough.ca.store import CERTIFICATE, default_directory, write_file
+from cutthrough.ca.verb import print_exports
 from cutthrough.capture.query import QueryError
 from cutthrough.config.config import ConfigError
 from cutthrough.config.database import is_url
@@ -148,8 +149,7 @@ def run(args: argparse.Namespace) -> int:
     except (FileError, AuthorityError, StoreError, NotReady, DesktopError) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
-    for name, value in place.exports(written(args.listen or LISTEN)).items():
-        print(f"export {name}={shlex.quote(value)}")
+    print_exports(place.exports(written(args.listen or LISTEN)))
     return 0
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cutthrough.ca.names import AuthorityError
-from cutthrough.ca.token import read_pin, read_uri
+from cutthrough.ca.token import complete_uri, read_pin, read_uri
+from tests.support.proxy import ROOT
 from tests.support.token import MODULE, PIN, Token, needs_token
 
 REST = f"?module-path={MODULE or '/m.so'}"
@@ -104,6 +105,41 @@ def test_a_uri_is_read() -> None:
     place = read_uri("pkcs11:token=My%20Token;serial=01;slot-id=3;id=%a1%00;"
                      "object=a%3bb?module-path=/m.so&pin-source=file:/etc/pin")
     assert place == ("/m.so", "/etc/pin", "My Token", b"01", 3, "a;b", b"\xa1\0")
+
+
+def test_a_kept_uri_has_whole_paths(tmp_path, monkeypatch) -> None:
+    """Who reads it is in another directory: with relative paths no server started. What
+    is no ASCII is escaped, because the file is read as ASCII."""
+    folder = os.fsencode(tmp_path) + b"/a b\xe9"
+    os.mkdir(folder)
+    monkeypatch.chdir(os.fsdecode(folder))
+    kept = complete_uri(
+        "pkcs11:token=caf\u00e9;id=%a1?module-path=lib/m.so&pin-source=pin")
+    assert kept.isascii()
+    assert kept.startswith("pkcs11:token=caf%C3%A9;id=%a1?")
+    place = read_uri(kept)
+    assert (place.token, place.key_id) == ("caf\u00e9", b"\xa1")
+    assert os.fsencode(place.module) == folder + b"/lib/m.so"
+    assert os.fsencode(place.pin_file) == folder + b"/pin"
+
+
+def test_a_library_without_a_slash_is_the_linkers_to_find() -> None:
+    uri = "pkcs11:object=a?module-path=m.so&pin-source=file:/etc/pin"
+    assert complete_uri(uri) == uri
+
+
+@needs_token
+def test_an_authority_that_was_made_elsewhere_issues(tmp_path, token) -> None:
+    folder = tmp_path / "ca"
+    uri = token.uri.replace(str(token.pin_file), token.pin_file.name)
+    done = subprocess.run(
+        [sys.executable, "-m", "cutthrough", "ca", "init", "--dir", str(folder),
+         "--key", uri], cwd=token.pin_file.parent, text=True, capture_output=True,
+        check=False, env={**os.environ, **token.env, "PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stderr) == (0, "")
+    done = ca(token, "issue", "--dir", str(folder), "a.example", "--output",
+              str(tmp_path / "leaf"))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_pin_is_its_owners_alone(tmp_path) -> None:

@@ -2,8 +2,10 @@
 
 import os
 import re
+import shlex
 import ssl
 import subprocess
+import sys
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -14,6 +16,7 @@ from cutthrough.ca.roots import FROM, VARIABLES, parse_certificates
 from cutthrough.ca.store import encode_key, read_authority
 from cutthrough.cli.main import main
 from tests.support.certificates import authority
+from tests.support.proxy import ROOT
 
 HOSTNAME = "a-host-with-a-name-of-more-characters-than-there-are-in-a-subject"
 
@@ -256,6 +259,26 @@ def test_a_bundle_keeps_what_the_variables_named(run, made, monkeypatch, tmp_pat
     status, _, notes = run("export", "--format", "bundle")
     assert status == 0 and "company is left out: No such file" in notes
     assert parse_certificates(path.read_bytes())[1:] == [three]
+
+
+def test_a_shell_gets_the_octets_of_a_path(tmp_path):
+    """They came as escapes, and the variables named files that do not exist."""
+    folder = os.fsencode(tmp_path) + b"/caf\xe9 'x'"
+    os.mkdir(folder)
+    program = [sys.executable, "-m", "cutthrough"]
+    environ = {**os.environ, "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+
+    def exported(*words):
+        return subprocess.run(
+            ["sh", "-c", f'eval "$({shlex.join([*program, *words])})"; '
+             'cat "$PIP_CERT"'], cwd=folder, env=environ, timeout=60,
+            capture_output=True, check=True).stdout
+
+    subprocess.run([*program, "ca", "init", "--dir", "ca"], cwd=folder, env=environ,
+                   check=True, timeout=60, stdout=subprocess.DEVNULL)
+    for words in (["ca", "export", "--format", "bundle", "--dir", "ca"],
+                  ["inspect", "--env", "--directory", "state", "--ca", "ca"]):
+        assert exported(*words).count(b"BEGIN CERTIFICATE") > 1, words
 
 
 def test_a_bundle_of_a_directory(run, made, monkeypatch, tmp_path):
