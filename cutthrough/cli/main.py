@@ -7,7 +7,6 @@ Errors are printed on standard error, one line each.
 
 import argparse
 import contextlib
-import errno
 import gc
 import importlib
 import os
@@ -40,8 +39,6 @@ from cutthrough.policy.source import Policy
 # default, so that the usual benchmark command works without flags.
 DEMONSTRATION_ORIGIN = "http://127.0.0.1:80"
 
-# Errors of a write to standard output, which names no file
-WRITING = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 # Of a terminal: SGR codes (ECMA-48)
 BOLD, RED = "1", "31"
 
@@ -187,8 +184,7 @@ def finish(argv: Sequence[str] | None) -> int:
         return 1
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
-            place = error.filename or ("standard output" if error.errno in WRITING
-                                       else "")
+            place = error.filename or ""
             print(f"cutthrough: {place}{': ' if place else ''}"
                   f"{error.strerror or error}", file=sys.stderr)
         # `| head`: the reader is gone, and the interpreter would write once more

@@ -5,11 +5,13 @@ does not end: either would stop the supervisor at a reload. This module knows no
 and does not interpret a file's content.
 """
 
+import contextlib
 import errno
 import os
 import select
 import stat
 import time
+from collections.abc import Iterator
 
 # Enough for a users file of 160 000 users, at a hundred bytes each
 MOST_BYTES = 16 << 20
@@ -33,6 +35,16 @@ def stop_waiting() -> None:
     """Ends the start: from now on a pipe is read only if it is already complete."""
     global _deadline
     _deadline = time.monotonic()
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Within, an OSError names this file: read(2) has a descriptor alone."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
 
 
 def take_versions() -> dict[str, Version | None]:
@@ -74,10 +86,11 @@ def read_file(path: str) -> bytes:
         if not stat.S_ISREG(mode):
             del _versions[path]
         if stat.S_ISFIFO(mode):
-            return _read_pipe(fd, _deadline)
+            with naming(path):
+                return _read_pipe(fd, _deadline)
         if not stat.S_ISREG(mode) and status.st_rdev != _NULL:
             raise FileError("is a device, not a file")
-        with open(fd, "rb", closefd=False) as file:
+        with naming(path), open(fd, "rb", closefd=False) as file:
             return _whole(file.read(MOST_BYTES + 1))
     finally:
         os.close(fd)

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cutthrough.bundle.archive import build_bundle, read_bundle
 from cutthrough.bundle.manifest import MOST_BYTES, BundleError
 from cutthrough.config.bundles import parse_public_key
+from cutthrough.config.files import naming
 from cutthrough.config.values import show_count
 
 
@@ -57,7 +58,7 @@ def public_text(key: Ed25519PrivateKey) -> str:
 
 
 def build(args: argparse.Namespace) -> int:
-    with open(args.key, "rb") as file:
+    with naming(args.key), open(args.key, "rb") as file:
         text = file.read(1 << 16)
     try:
         key = load_pem_private_key(text, None)
@@ -96,7 +97,7 @@ def verify(args: argparse.Namespace) -> int:
         keys = [parse_public_key(text) for text in args.key]
     except ValueError as error:
         raise BundleError(f"--key: {error}") from None
-    with open(args.file, "rb") as file:
+    with naming(args.file), open(args.file, "rb") as file:
         manifest = read_bundle(file.read(MOST_BYTES + 1), keys).manifest
     print(f"{args.file}: {manifest.label}, created {manifest.created}")
     for name, item in manifest.files.items():

@@ -23,6 +23,7 @@ import msgspec
 
 from cutthrough.capture.importing import MOST_MEMORY, bound_memory, show_others
 from cutthrough.config.config import OPTIONS, ConfigError
+from cutthrough.config.files import naming
 from cutthrough.config.recordings import scopes_of
 from cutthrough.config.settings import flag_name, gather, variable_name
 from cutthrough.config.values import parse_value, show_count, show_duration
@@ -198,8 +199,9 @@ def set_bounds(sessions: AnySessions, args: argparse.Namespace) -> int:
 
 
 def edit(sessions: AnySessions, args: argparse.Namespace) -> int:
-    data = sys.stdin.buffer.read() if args.file == "-" else Path(
-        args.file).read_bytes()
+    with naming(args.file):
+        data = sys.stdin.buffer.read() if args.file == "-" else Path(
+            args.file).read_bytes()
     try:
         table = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
