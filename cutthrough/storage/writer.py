@@ -51,7 +51,7 @@ from cutthrough.tape.open_parts import (
 )
 from cutthrough.tape.records import Assembly
 from cutthrough.tape.ring import RING_BYTES, Ring
-from cutthrough.tape.taped import Taped
+from cutthrough.tape.ring_exchange import RingExchange
 
 log = logging.getLogger("cutthrough")
 
@@ -166,9 +166,9 @@ class Writer:
                 self._sender.put(rows, ring)
             if rows:
                 self.store(rows, ring)
-            if self._assembly.taped:
-                taped, self._assembly.taped = self._assembly.taped, []
-                self.on_taped(taped, ring)
+            if self._assembly.to_record:
+                exchanges, self._assembly.to_record = self._assembly.to_record, []
+                self.on_recorded(exchanges, ring)
             if failed := self._failures.take():
                 ring.lose(failed=failed)
             self.await_store()
@@ -189,7 +189,7 @@ class Writer:
         self._turns = (self._turns + 1) % TURNS_TO_COLLECT
         gc.collect(1 if self._turns else 2)
 
-    def on_taped(self, taped: list[Taped], ring: Ring) -> None:
+    def on_recorded(self, exchanges: list[RingExchange], ring: Ring) -> None:
         """Exchanges that rules record; see `recording.record.writer`."""
 
     def store(self, rows: Batch, ring: Ring) -> None:

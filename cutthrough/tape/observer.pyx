@@ -179,8 +179,8 @@ cdef class Capture(Observer):
         cdef char *at
         cdef bytes regular = None
         cdef bint is_recorded_now = head != NULL and head.status == 101 and is_recorded(client)
-        if head == NULL or (self.mode_of(client) == CAPTURE_NOTHING and not is_taped(client) and (
-                not is_recorded_now)):
+        if head == NULL or (self.mode_of(client) == CAPTURE_NOTHING and not is_recorded_now and (
+                not has_recording_tap(client))):
             return 0
         if head.status == 101 and (is_recorded_now or self.mode_of(client) == CAPTURE_FULL) and (
                 has_token(head, data, F_UPGRADE, b"websocket", 9)):
@@ -201,7 +201,7 @@ cdef class Capture(Observer):
         if client.request.has_upgrade and shown.data != NULL:
             n_up = <uint32_t>shown.n            # it is dropped when the tunnel begins
         n = sizeof(n_up) + n_up + n_down
-        at = reserve_or_hold(ring, n) if is_taped(client) else reserve(ring, n)
+        at = reserve_or_hold(ring, n) if has_recording_tap(client) else reserve(ring, n)
         if at == NULL:
             ring.header.parts += 1
             return 0
@@ -216,14 +216,14 @@ cdef class Capture(Observer):
     cdef int on_end(self, Client client, int outcome) except -1:
         cdef Exchange *exchange = <Exchange *>client.relay.up.tap
         cdef bint is_captured = self.mode_of(client) != CAPTURE_NOTHING
-        cdef bint is_kept = is_captured or is_taped(client)
+        cdef bint is_kept = is_captured or has_recording_tap(client)
         cdef EndRecord end
         memset(&end, 0, sizeof(end))
         if is_kept:
             end.outcome = <uint8_t>outcome
             fill_in(&end, client)
             fill_bodies(&end, client, exchange)
-            if is_taped(client):
+            if has_recording_tap(client):
                 end.flags |= IS_RECORDED if is_captured else IS_RECORDED | NOT_CAPTURED
         self.stop_tapping(client)
         if is_kept:
@@ -336,6 +336,6 @@ cdef int loss_of(Client client) noexcept:
     return RECORDING_TOO_LARGE if exchange.up.is_beyond or exchange.down.is_beyond else OK
 
 
-cdef inline bint is_taped(Client client) noexcept:
+cdef inline bint has_recording_tap(Client client) noexcept:
     """Its answer comes from an origin, and is recorded."""
     return client.relay.up.tap != NULL and (<Exchange *>client.relay.up.tap).is_recorded

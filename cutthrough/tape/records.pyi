@@ -4,13 +4,13 @@ from typing import Any
 from cutthrough.exchange.failures import Failures
 from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.tape.batch import Batch
-from cutthrough.tape.taped import Taped
+from cutthrough.tape.ring_exchange import RingExchange
 
 END: int
 
 class Assembly:
     evicted: int
-    taped: list[Taped]
+    to_record: list[RingExchange]
     failures: Failures
     def __init__(self, redactor: Redactor) -> None: ...
     def rows(self, records: Iterable[Any]) -> Batch: ...

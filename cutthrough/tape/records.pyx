@@ -24,7 +24,7 @@ from cutthrough.tape.open_exchange cimport OpenExchange, add_part, check_end, ha
 from cutthrough.tape.plain cimport plain_of, put_content, put_size
 from cutthrough.tape.ring cimport (        # this form is seen when it changes
     Kind, Record, Whole, behind, payload_of)
-from cutthrough.tape.taped cimport Taped, taped_in, taped_of
+from cutthrough.tape.ring_exchange cimport RingExchange, ring_exchange_in, ring_exchange_of
 from cutthrough.tape.texts cimport (
     Text, is_ascii, latin1_of, split_heads, text_of, texts_of, utf8_of)
 from cutthrough.wire.trace cimport with_trace
@@ -68,7 +68,7 @@ cdef class Assembly:
     cdef dict _open
     cdef readonly int64_t _size             # memory of parts without an END
     cdef readonly int64_t evicted           # exchanges that lost their parts
-    cdef public list taped                  # exchanges to be recorded, until someone takes them
+    cdef public list to_record              # exchanges to be recorded, until someone takes them
     cdef readonly object failures           # see failures.py
 
     def __init__(self, redactor: Redactor) -> None:
@@ -78,7 +78,7 @@ cdef class Assembly:
         self._echoes = {}
         self._batch = Batch(len(COLUMNS))
         self._open = {}
-        self.taped = []
+        self.to_record = []
         self.failures = Failures()
 
     def rows(self, records):
@@ -141,7 +141,7 @@ cdef class Assembly:
     cdef int _whole(self, Whole whole) except -1:
         cdef const Record *record = whole.first
         cdef Text payload
-        cdef Taped taped
+        cdef RingExchange ended
         cdef OpenExchange exchange = None
         payload.data, payload.n = payload_of(whole.end), whole.end.length
         if self._open:
@@ -149,9 +149,9 @@ cdef class Assembly:
         if exchange is not None:
             self._size -= exchange.size
         else:
-            taped = taped_in(whole)
-            if taped is not None:
-                self.taped.append(taped)
+            ended = ring_exchange_in(whole)
+            if ended is not None:
+                self.to_record.append(ended)
                 return 0
             exchange = OpenExchange()
         while record != whole.end:
@@ -166,7 +166,7 @@ cdef class Assembly:
         cdef const EndRecord *end = <const EndRecord *>payload.data
         check_end(end, payload.n)
         if end.flags & end_record.IS_RECORDED:
-            self.taped.append(taped_of(end, owner, parts))
+            self.to_record.append(ring_exchange_of(end, owner, parts))
         if not end.flags & end_record.NOT_CAPTURED:
             self._row(worker, request, end, parts)
         return 0

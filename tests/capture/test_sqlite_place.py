@@ -11,7 +11,7 @@ from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.storage.sqlite_place import Place, make_file
 from cutthrough.storage.sqlite_store import connect
 from tests.recording.answers import recording, request
-from tests.recording.exchanges import taped
+from tests.recording.exchanges import ended
 from tests.recording.settings import SETTINGS
 
 
@@ -77,11 +77,11 @@ def test_the_book_of_a_replaced_session_takes_the_new_file(tmp_path, caplog):
     from cutthrough.recording.record.recorder import Recorder
 
     recorder = Recorder(msgspec.structs.replace(SETTINGS, directory=str(tmp_path)))
-    assert recorder.write([taped()]) == 0
+    assert recorder.write([ended()]) == 0
     sessions = Sessions(tmp_path)
     sessions.delete("a")
     sessions.create("a").close()
-    assert recorder.write([taped()]) == 0
+    assert recorder.write([ended()]) == 0
     with_new = sessions.open("a")
     assert len(with_new) == 1 and "was deleted or moved" in caplog.text
     with_new.close()

@@ -86,11 +86,11 @@ def mixed(draw, count):
         yield from one
 
 
-def shown(taped):
+def shown(exchange):
     """Its attributes, and its row."""
     batch = Batch(len(VALUES))
-    RowMaker(MASKER, batch).add(taped)
-    return [getattr(taped, name) for name in SHOWN], list(batch)
+    RowMaker(MASKER, batch).add(exchange)
+    return [getattr(exchange, name) for name in SHOWN], list(batch)
 
 
 def consume(memory, sent, sizes, wholes):
@@ -102,8 +102,8 @@ def consume(memory, sent, sizes, wholes):
     def turn(most):
         read = consumer.read(most, wholes)
         found[0].extend(assembly.rows(read))
-        found[1].extend(map(shown, assembly.taped))
-        assembly.taped.clear()
+        found[1].extend(map(shown, assembly.to_record))
+        assembly.to_record.clear()
         consumer.release()
         return read
 
@@ -140,13 +140,13 @@ def test_a_consumer_that_was_killed_leaves_wholes_to_the_next(seed):
     while successor.turn < killed.turn:
         read += again.rows(successor.read(1 << 20, True))
     assert read == rows
-    assert [shown(one) for one in again.taped] == [shown(one) for one in first.taped]
-    assert successor.is_again and (rows or again.taped)
-    taped = list(map(shown, again.taped))
+    assert list(map(shown, again.to_record)) == list(map(shown, first.to_record))
+    assert successor.is_again and (rows or again.to_record)
+    ended = list(map(shown, again.to_record))
     successor.release()
-    again.taped.clear()
+    again.to_record.clear()
     rows += again.rows(successor.read(RING_BYTES, True))
-    assert (rows, taped + list(map(shown, again.taped))) == every
+    assert (rows, ended + list(map(shown, again.to_record))) == every
 
 
 def at(left):
@@ -192,7 +192,7 @@ def test_memory_that_holds_no_records_is_not_read_beyond_its_end(seed):
         try:
             made = Assembly(redactor())
             made.rows(consumer.read(RING_BYTES, wholes=True))
-            for one in made.taped:
+            for one in made.to_record:
                 shown(one)
         except (ValueError, OverflowError):
             pass

@@ -4,7 +4,7 @@
 from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.tape.ring cimport TIME_BYTES, Kind, Ring, publish, reserve, reserve_or_hold
-from cutthrough.tape.taped cimport Taped
+from cutthrough.tape.ring_exchange cimport RingExchange
 from cutthrough.tape.texts cimport text_of
 
 
@@ -19,9 +19,9 @@ def put(Ring ring, int kind, uint16_t worker, uint64_t request, bytes payload, b
     return True
 
 
-def make_taped(dict values):
+def make_ring_exchange(dict values):
     """An exchange that was in no ring, by the names of its attributes."""
-    cdef Taped t = Taped.__new__(Taped)
+    cdef RingExchange t = RingExchange.__new__(RingExchange)
     cdef bytes user = values["user"].encode(), host = values["host"].encode("latin-1")
     cdef bytes up_head = values["up_head"].encode("latin-1")
     cdef bytes down_head = values["down_head"].encode("latin-1")

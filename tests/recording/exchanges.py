@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from cutthrough.tape.taped import Taped
-from tests.doors.capture import make_taped
+from cutthrough.tape.ring_exchange import RingExchange
+from tests.doors.capture import make_ring_exchange
 
 
-def taped(head: str = "HTTP/1.1 200 OK\r\n\r\n", down: tuple[bytes, ...] = (b"hello",),
-          **more: Any) -> Taped:
+def ended(head: str = "HTTP/1.1 200 OK\r\n\r\n", down: tuple[bytes, ...] = (b"hello",),
+          **more: Any) -> RingExchange:
     given: dict[str, Any] = {
         "is_intercepted": False, "host": "a", "port": 80, "reason": "ok",
         "up_head": "GET /x HTTP/1.1\r\nHost: a\r\n\r\n", "down_head": head, "up": b"",
@@ -16,5 +16,5 @@ def taped(head: str = "HTTP/1.1 200 OK\r\n\r\n", down: tuple[bytes, ...] = (b"he
         "up_chunked": False, "down_chunked": False, "was_cut": False, "begun_us": 7,
         "head_at_us": 1000, "wait_us": 50, "user": "", "asked": None, "head_asked": 0,
         "is_unanswered": False}
-    made: Taped = make_taped(given | more)
+    made: RingExchange = make_ring_exchange(given | more)
     return made

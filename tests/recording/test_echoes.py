@@ -18,7 +18,7 @@ from cutthrough.recording.record.recorder import Recorder
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.storage.settings import Recordings
 from tests.recording.answers import request
-from tests.recording.exchanges import taped
+from tests.recording.exchanges import ended
 
 SECRET = "SEKRIT-t0ken/+é"
 # The text of a head with the secret's octets
@@ -203,20 +203,20 @@ def frame_up(data):
 
 
 EXCHANGES = [
-    taped(down=(b'{"auth": "Bearer ' + T + b'"}',), up_head=HEAD),
-    taped(down=(b"one " + T[:5], T[5:] + b" two"), up_head=HEAD),
-    taped(CHUNKED, (b"7\r\nat " + T[:4] + b"\r", b"\n%x\r\n" % len(T[4:]) + T[4:] +
+    ended(down=(b'{"auth": "Bearer ' + T + b'"}',), up_head=HEAD),
+    ended(down=(b"one " + T[:5], T[5:] + b" two"), up_head=HEAD),
+    ended(CHUNKED, (b"7\r\nat " + T[:4] + b"\r", b"\n%x\r\n" % len(T[4:]) + T[4:] +
                     b"\r\n0\r\n\r\n"), down_chunked=True, up_head=HEAD),
-    taped(CHUNKED, (b"0\r\nX-Sum: " + T + b"\r\n\r\n",), down_chunked=True,
+    ended(CHUNKED, (b"0\r\nX-Sum: " + T + b"\r\n\r\n",), down_chunked=True,
           up_head=HEAD),
-    taped(GZIP, (PACKED[:20], PACKED[20:]), up_head=HEAD),
-    taped(f"HTTP/1.1 200 OK\r\nX-Got: {TOKEN}\r\n\r\n", up_head=HEAD),
-    taped(f"HTTP/1.1 200 {TOKEN}\r\n\r\n", up_head=HEAD),
-    taped("HTTP/1.1 101 X\r\n\r\n", (), up_head=HEAD, pieces=[
+    ended(GZIP, (PACKED[:20], PACKED[20:]), up_head=HEAD),
+    ended(f"HTTP/1.1 200 OK\r\nX-Got: {TOKEN}\r\n\r\n", up_head=HEAD),
+    ended(f"HTTP/1.1 200 {TOKEN}\r\n\r\n", up_head=HEAD),
+    ended("HTTP/1.1 101 X\r\n\r\n", (), up_head=HEAD, pieces=[
         Piece(True, 500, frame_up(T)), Piece(False, 600, FRAME)],
         up_bytes=len(frame_up(T)), down_bytes=len(FRAME)),
-    taped(down=(BASIC.encode(),), up_head=HEAD),
-    taped(down=(b"nothing of that kind",), up_head=HEAD),
+    ended(down=(BASIC.encode(),), up_head=HEAD),
+    ended(down=(b"nothing of that kind",), up_head=HEAD),
 ]
 
 

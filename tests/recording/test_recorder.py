@@ -13,7 +13,7 @@ from cutthrough.recording.sessions.directory import Session, Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.store import StoreError
-from tests.recording.exchanges import taped
+from tests.recording.exchanges import ended
 from tests.recording.settings import SETTINGS
 
 GET = "GET /{} HTTP/1.1\r\nHost: a.example\r\nX-Session: {}\r\n\r\n"
@@ -32,7 +32,7 @@ def recorder(folder):
 
 
 def of(session, *names):
-    return [taped(up_head=GET.format(name, session)) for name in names]
+    return [ended(up_head=GET.format(name, session)) for name in names]
 
 
 def found_in(folder, name):

@@ -22,7 +22,7 @@ from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.store import StoreError
 from cutthrough.tape.batch import Batch
-from tests.recording.exchanges import taped
+from tests.recording.exchanges import ended
 
 MASKER = Masker(Redaction(fields=("x-key",)), b"k" * 32)
 GET = "GET /x?y=1 HTTP/1.1\r\nHost: a\r\nVia: 1.1 p\r\n\r\n"
@@ -51,30 +51,30 @@ def row_of(one, masker=MASKER):
 
 
 def asks(line, **more):
-    return taped(PLAIN, up_head=GET.replace("GET /x?y=1 HTTP/1.1", line), **more)
+    return ended(PLAIN, up_head=GET.replace("GET /x?y=1 HTTP/1.1", line), **more)
 
 
 def sends(body, *, head="", **more):
-    return taped(up_head=f"POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n", up=body,
+    return ended(up_head=f"POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n", up=body,
                  up_bytes=len(body), **more)
 
 
 @pytest.mark.parametrize("one", [
-    taped(), taped(PLAIN, up_head=SECRETS),
-    taped(down=()), taped(down=(b"", b"a", b"")),
-    taped(down=(b"x" * 300, b"y" * 70_000, *[b"z"] * 20), wait_us=1 << 33),
-    taped(down=(b"x",) * 70_000), taped(head_at_us=5000, wait_us=0),
-    taped("HTTP/1.1 301 to http://bob:s3cret@h/\r\n\r\n"),
-    taped("HTTP/1.0 404\r\n\r\n"), taped("HTTP/1.1 200 \xfc\r\nX: \xe4\r\n\r\n"),
+    ended(), ended(PLAIN, up_head=SECRETS),
+    ended(down=()), ended(down=(b"", b"a", b"")),
+    ended(down=(b"x" * 300, b"y" * 70_000, *[b"z"] * 20), wait_us=1 << 33),
+    ended(down=(b"x",) * 70_000), ended(head_at_us=5000, wait_us=0),
+    ended("HTTP/1.1 301 to http://bob:s3cret@h/\r\n\r\n"),
+    ended("HTTP/1.0 404\r\n\r\n"), ended("HTTP/1.1 200 \xfc\r\nX: \xe4\r\n\r\n"),
     asks("GET /? HTTP/1.1"), asks("GET /?? HTTP/1.1"), asks("GET /a?b?c HTTP/1.0"),
     asks(f"GET /{'long' * 200}?{'q' * 70_000} HTTP/1.1"), asks("OPTIONS * HTTP/1.1"),
     asks("GET / HTTP/1.1", is_intercepted=True, port=443, host="::1"),
     asks("GET / HTTP/1.1", is_intercepted=True, port=80),
     sends(b"hello"), sends(b"5\r\nhello\r\n0\r\n\r\n", up_chunked=True),
     sends(b"5\r\nhello\r\n0\r\n\r\n", head="Transfer-Encoding: Chunked\r\n"),
-    taped(CODED, (PACKED,)), taped(CODED, (b"cut",), up_head=SECRETS),
-    taped(CODED, (gzip.compress(b"hello"),), up_head=SECRETS),
-    taped(CHUNKED, (b"3\r\nabc\r", b"\n2\r\nde\r\n0\r\n", b"\r\n"), down_chunked=True),
+    ended(CODED, (PACKED,)), ended(CODED, (b"cut",), up_head=SECRETS),
+    ended(CODED, (gzip.compress(b"hello"),), up_head=SECRETS),
+    ended(CHUNKED, (b"3\r\nabc\r", b"\n2\r\nde\r\n0\r\n", b"\r\n"), down_chunked=True),
 ], ids=repr)
 def test_a_row_has_what_the_recording_has(one):
     made = row_of(one)
@@ -83,14 +83,14 @@ def test_a_row_has_what_the_recording_has(one):
 
 
 @pytest.mark.parametrize("one", [
-    taped(reason="client_reset"), taped(was_cut=True), taped(""), taped(up_head=""),
-    taped(up_bytes=1), taped(down_bytes=(1 << 64) - 1), taped(down_bytes=4),
-    taped("HTTP/1.1 304 Not Modified\r\n\r\n"), taped("HTTP/1.1 x\r\n\r\n"),
-    taped("nothing"), asks("GET /"), asks("GET / a HTTP/1.1"), taped(up_head="GET / "),
+    ended(reason="client_reset"), ended(was_cut=True), ended(""), ended(up_head=""),
+    ended(up_bytes=1), ended(down_bytes=(1 << 64) - 1), ended(down_bytes=4),
+    ended("HTTP/1.1 304 Not Modified\r\n\r\n"), ended("HTTP/1.1 x\r\n\r\n"),
+    ended("nothing"), asks("GET /"), asks("GET / a HTTP/1.1"), ended(up_head="GET / "),
     sends(b"5\r\nhello\r\n", up_chunked=True),
-    taped(CHUNKED, (b"3\r\nabc\r\n",), down_chunked=True),
-    taped(CHUNKED, (b"x\r\n",), down_chunked=True),
-    taped(CHUNKED, (b"0\r\n\r\nmore",), down_chunked=True),
+    ended(CHUNKED, (b"3\r\nabc\r\n",), down_chunked=True),
+    ended(CHUNKED, (b"x\r\n",), down_chunked=True),
+    ended(CHUNKED, (b"0\r\n\r\nmore",), down_chunked=True),
 ], ids=repr)
 def test_what_cannot_be_a_recording_makes_no_row(one):
     assert row_of(one) is None
@@ -103,13 +103,13 @@ def test_what_cannot_be_a_recording_makes_no_row(one):
     (asks("GET /?u=http://bob:s3cret@h/ HTTP/1.1"), USER),
     (asks("GET /?u=http%3A%2F%2Fbob%3As3cret%40h HTTP/1.1"), USER),
     (asks("GET /f/http://bob:s3cret@h/ HTTP/1.1"), USER),
-    (taped(host="\xfc"), "an odd first line, or no ASCII"),
-    (taped(begun_us=0), "its begin is unknown"),
-    (taped(CHUNKED, (b"0\r\nT: u\r\n\r\n",), down_chunked=True), "trailers"),
-    (taped(up_head=SECRETS, down=(b"s3c", b"ret")), ECHO),
-    (taped("HTTP/1.1 200 OK\r\nX-Got: s3cret\r\n\r\n", up_head=SECRETS), ECHO),
-    (taped(CODED, (PACKED[:9], PACKED[9:]), up_head=SECRETS), ECHO),
-    (taped("HTTP/1.1 101 X\r\n\r\n", (), pieces=[Piece(False, 500, b"\x81\x02hi")],
+    (ended(host="\xfc"), "an odd first line, or no ASCII"),
+    (ended(begun_us=0), "its begin is unknown"),
+    (ended(CHUNKED, (b"0\r\nT: u\r\n\r\n",), down_chunked=True), "trailers"),
+    (ended(up_head=SECRETS, down=(b"s3c", b"ret")), ECHO),
+    (ended("HTTP/1.1 200 OK\r\nX-Got: s3cret\r\n\r\n", up_head=SECRETS), ECHO),
+    (ended(CODED, (PACKED[:9], PACKED[9:]), up_head=SECRETS), ECHO),
+    (ended("HTTP/1.1 101 X\r\n\r\n", (), pieces=[Piece(False, 500, b"\x81\x02hi")],
            down_bytes=4), "a WebSocket"),
 ], ids=repr)
 def test_what_is_rare_takes_the_detour_by_a_recording(one, reason):
@@ -131,9 +131,9 @@ def test_a_fault_of_rows_is_logged_if_a_recording_can_be_made(recorder, caplog):
 
     batch = Batch(len(VALUES))
     rows, maker = RowMaker(Faulty(Redaction(), b"k" * 32), batch), Maker("", "streams")
-    assert rows.add(taped()) is FAILED and not len(batch)
+    assert rows.add(ended()) is FAILED and not len(batch)
     for _ in range(3):
-        assert maker.detour(taped(), {}, FAILED, rows.error) is not None
+        assert maker.detour(ended(), {}, FAILED, rows.error) is not None
     assert maker.detours == {FAILED: 3}
     assert [record.getMessage().partition(" in ")[0] for record in caplog.records] == [
         "a recording's row was made the long way: LookupError"] * 2
@@ -150,8 +150,8 @@ def test_a_batch_has_no_credentials_either_way(is_up):
     kind = f"\r\nContent-Type: {BATCH}\r\n\r\n"
     ask = GET.replace("GET", "POST").replace("\r\n\r\n", kind if is_up else "\r\n\r\n")
     answer = "HTTP/1.1 200 OK\r\n\r\n"
-    one = taped(up_head=ask, up=body, up_bytes=len(body),
-                down=(b"you are s3cret-token",)) if is_up else taped(
+    one = ended(up_head=ask, up=body, up_bytes=len(body),
+                down=(b"you are s3cret-token",)) if is_up else ended(
         answer.replace("\r\n\r\n", kind), up_head=ask, down=(body,))
     batch = Batch(len(VALUES))
     assert RowMaker(MASKER, batch).add(one) == "bodies are redacted"
@@ -162,7 +162,7 @@ def test_a_batch_has_no_credentials_either_way(is_up):
 @pytest.mark.parametrize("redaction", [
     Redaction(query=("y",)), Redaction(json=("a",)), Redaction(body=("h.llo",))])
 def test_if_bodies_are_redacted_no_row_is_made(redaction):
-    assert row_of(taped(), Masker(redaction, b"k" * 32)) is None
+    assert row_of(ended(), Masker(redaction, b"k" * 32)) is None
 
 
 def test_exchanges_of_a_batch_do_not_change_each_other():
@@ -173,7 +173,7 @@ def test_exchanges_of_a_batch_do_not_change_each_other():
     for number in range(500):
         down = tuple(source.randbytes(source.choice((0, 1, 300)))
                      for _ in range(source.randrange(4)))
-        one = taped(
+        one = ended(
             source.choice(heads), down, wait_us=source.randrange(1 << 20),
             up_head=source.choice((GET, SECRETS)).replace("y=1", f"y={number}"),
             port=source.choice((80, 443, 8080)), begun_us=number + 1)
@@ -194,8 +194,8 @@ def numbered(first, count):
     """Every third one has trailers, and the fourth is not whole."""
     for number in range(first, first + count):
         head = GET.replace("/x", f"/{number}")
-        yield taped(CHUNKED, (b"0\r\nT: u\r\n\r\n",), down_chunked=True,
-                    up_head=head) if number % 3 == 0 else taped(
+        yield ended(CHUNKED, (b"0\r\nT: u\r\n\r\n",), down_chunked=True,
+                    up_head=head) if number % 3 == 0 else ended(
             up_head=head, was_cut=number == first + 4)
 
 
@@ -252,10 +252,10 @@ def test_rows_wait_whichever_part_of_them_cannot_be_written(
 
 def test_a_turn_of_which_nothing_is_recorded_changes_nothing(recorder):
     """A full disk, for one, does not matter to it."""
-    assert recorder.write([taped()], Turn(7, 100, False)) == 0
+    assert recorder.write([ended()], Turn(7, 100, False)) == 0
     base = recorder.book().open()._base
     before = base.total_changes
-    assert recorder.write([taped(was_cut=True)], Turn(7, 200, False)) == 0
+    assert recorder.write([ended(was_cut=True)], Turn(7, 200, False)) == 0
     assert base.total_changes == before
 
 
@@ -284,7 +284,7 @@ def test_the_log_of_a_session_is_moved_before_sqlite_does_it(
     log = Path(f"{session._path}-wal")
     for _ in range(max(60, (40 << 20) // (size * count)) if count > 2 else 300):
         before = session.log_size
-        assert recorder.write([taped(down=(b"x" * size,))] * count) == 0
+        assert recorder.write([ended(down=(b"x" * size,))] * count) == 0
         longest = max(longest, log.stat().st_size)
         moves += before.is_long
         recorder.move()

@@ -16,13 +16,13 @@ from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.recording.sessions.postgres import PostgresSessions
 from cutthrough.storage.postgres import Base
 from cutthrough.storage.store import StoreAway
-from tests.recording.exchanges import taped
+from tests.recording.exchanges import ended
 from tests.recording.settings import SETTINGS
 from tests.support.wait import wait_until
 
 
 def of(session, path="/x"):
-    return taped(up_head=f"GET {path} HTTP/1.1\r\nHost: a\r\n"
+    return ended(up_head=f"GET {path} HTTP/1.1\r\nHost: a\r\n"
                  f"X-Session: {session}\r\n\r\n")
 
 

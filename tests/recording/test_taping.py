@@ -4,11 +4,11 @@ import pytest
 
 from cutthrough.exchange.messages import Piece
 from cutthrough.recording.record.taping import NotWhole, make_recording
-from tests.recording.exchanges import taped
+from tests.recording.exchanges import ended
 
 
 def test_pieces_have_the_times_at_which_they_came():
-    one = make_recording(taped(down=(b"a", b"b")))
+    one = make_recording(ended(down=(b"a", b"b")))
     assert [(each.at_us, each.data) for each in one.response.chunks] == [
         (50, b"a"), (1050, b"b")]
 
@@ -16,7 +16,7 @@ def test_pieces_have_the_times_at_which_they_came():
 @pytest.mark.parametrize("status", ["206 Partial Content", "304 Not Modified"])
 def test_an_answer_to_a_condition_is_not_recorded(status):
     with pytest.raises(NotWhole, match="answers a client that has a part"):
-        make_recording(taped(f"HTTP/1.1 {status}\r\n\r\n"))
+        make_recording(ended(f"HTTP/1.1 {status}\r\n\r\n"))
 
 
 EVENTS = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n"
@@ -29,7 +29,7 @@ LEFT = {"reason": "client_reset", "head": EVENTS}
     ((b"data: 0\n",), b""), ((), b"")])
 def test_of_a_stream_that_is_left_the_whole_events_are_kept(down, body):
     """A secret that is cut would not be found in the rest of its event."""
-    answer = make_recording(taped(down=down, **LEFT)).response
+    answer = make_recording(ended(down=down, **LEFT)).response
     assert answer.is_cut and answer.body == body
     assert not any(one.data == b"" for one in answer.chunks)
 
@@ -37,7 +37,7 @@ def test_of_a_stream_that_is_left_the_whole_events_are_kept(down, body):
 def test_a_stream_whose_last_chunk_has_come_is_whole():
     pieces = (b"9\r\ndata: 0\n\n\r\n", b"0\r\n\r\n")
     for count, is_cut in ((2, False), (1, True)):
-        answer = make_recording(taped(
+        answer = make_recording(ended(
             down=pieces[:count], down_chunked=True, **LEFT)).response
         assert (answer.is_cut, answer.body) == (is_cut, b"data: 0\n\n")
 
@@ -50,14 +50,14 @@ def test_a_stream_whose_last_chunk_has_come_is_whole():
     {"head": "HTTP/1.1 200 OK\r\n\r\n"}, {"reason": "recording_too_large"}])
 def test_what_else_has_not_ended_is_not_recorded(more):
     with pytest.raises(NotWhole, match="it ended as "):
-        make_recording(taped(down=(b"data: 0\n\n",), **LEFT | more))
+        make_recording(ended(down=(b"data: 0\n\n",), **LEFT | more))
     with pytest.raises(NotWhole, match="it ended as "):
-        make_recording(taped(down=(b"data: 0\n\n",), **LEFT), None, "none")
+        make_recording(ended(down=(b"data: 0\n\n",), **LEFT), None, "none")
 
 
 def websocket(*pieces, **more):
     size = [sum(len(one.data) for one in pieces if one.is_up == up) for up in (1, 0)]
-    return taped("HTTP/1.1 101 Switching Protocols\r\n\r\n", (), reason="client_reset",
+    return ended("HTTP/1.1 101 Switching Protocols\r\n\r\n", (), reason="client_reset",
                  pieces=list(pieces), up_bytes=size[0], down_bytes=size[1], **more)
 
 
@@ -83,7 +83,7 @@ def call(up=UP, head=CALL, **more):
     """An answer of two pieces and trailers: behind the first message, behind the second
     one, and at the end."""
     down = (b"1\r\nx\r\n", b"1\r\ny\r\n", b"0\r\nGrpc-Status: 0\r\n\r\n")
-    return make_recording(taped(
+    return make_recording(ended(
         down=down, down_chunked=True, up_head=head, up=up, up_chunked=True,
         up_bytes=len(up), **{"head_asked": 12, "asked": [12, 23, len(up)]} | more))
 
@@ -131,17 +131,17 @@ LEFT_CALL = {
     ("response_truncated", False), ("idle_timeout", False)])
 def test_of_a_call_that_is_left_the_whole_messages_are_kept(reason, by_client):
     """It was not recorded. The last request is behind the answers."""
-    one = make_recording(taped(reason=reason, **LEFT_CALL))
+    one = make_recording(ended(reason=reason, **LEFT_CALL))
     assert one.request.body == ONE * 2 and one.response.body == ONE
     assert one.response.is_cut and one.response.cut_by_client is by_client
     assert places(one) == (7, 7, 16)
     with pytest.raises(NotWhole, match=f"it ended as {reason}"):
-        make_recording(taped(reason=reason, **LEFT_CALL), None, "none")
+        make_recording(ended(reason=reason, **LEFT_CALL), None, "none")
 
 
 def test_a_call_that_its_client_leaves_behind_the_trailers_is_whole():
     down = (b"7\r\n" + ONE + b"\r\n", b"0\r\nGrpc-Status: 0\r\n\r\n")
-    answer = make_recording(taped(
+    answer = make_recording(ended(
         reason="client_reset", **LEFT_CALL | {"down": down})).response
     assert not answer.is_cut and not answer.cut_by_client
     assert answer.trailers == (("Grpc-Status", "0"),)
@@ -158,7 +158,7 @@ SILENT = LEFT_CALL | {"head": "", "down": (), "asked": None, "head_asked": 0,
 def test_what_got_no_answer_is_recorded_of_calls_alone(more, cuts):
     given = {"reason": "client_reset", "is_unanswered": True} | SILENT
     with pytest.raises(NotWhole, match="it ended as "):
-        make_recording(taped(**given | more), None, cuts)
-    one = make_recording(taped(**given), None, "any")
+        make_recording(ended(**given | more), None, cuts)
+    one = make_recording(ended(**given), None, "any")
     assert one.request.body == ONE * 2
     assert one.response.status == 0 and one.response.cut_by_client

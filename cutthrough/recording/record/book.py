@@ -26,7 +26,7 @@ from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.store import Refused, StoreError
 from cutthrough.tape.batch import Batch
-from cutthrough.tape.taped import Taped
+from cutthrough.tape.ring_exchange import RingExchange
 
 log = logging.getLogger("cutthrough")
 
@@ -62,24 +62,24 @@ class Book:
         self._written = 0.0                  # 0: the session's file has all of it
         self._pruned = time.monotonic()
 
-    def write(self, taped: list[Taped], turn: Turn | None = None) -> int:
+    def write(self, exchanges: list[RingExchange], turn: Turn | None = None) -> int:
         """Returns how many could not be written."""
         if not (self._maker.has_hook or self.waiting or self._failed):
-            return self._write_rows(taped, turn)
+            return self._write_rows(exchanges, turn)
         known: Known = {}
-        recordings = self._maker.recordings(taped, known)
+        recordings = self._maker.recordings(exchanges, known)
         return self._put(recordings, turn) if recordings or self.waiting else 0
 
-    def _write_rows(self, taped: list[Taped], turn: Turn | None) -> int:
+    def _write_rows(self, exchanges: list[RingExchange], turn: Turn | None) -> int:
         """As `write`: only those become Recordings that take the detour or wait."""
         known: Known = {}
         try:
             session = self.open()
         except TooManySessions as error:
-            return self._lose(len(taped), error)
+            return self._lose(len(exchanges), error)
         except (OSError, ValueError, StoreError) as error:
-            return self._wait(self._maker.recordings(taped, known), error)
-        entries, remaining = list[Taped | Recording](), iter(taped)
+            return self._wait(self._maker.recordings(exchanges, known), error)
+        entries, remaining = list[RingExchange | Recording](), iter(exchanges)
         try:
             session.put_rows(self._make_rows(session, remaining, known, entries), turn)
         except Exception as error:
@@ -93,15 +93,16 @@ class Book:
             self._written = time.monotonic()
         return 0
 
-    def _make_rows(self, session: Session, taped: Iterator[Taped], known: Known,
-                   entries: list[Taped | Recording]) -> Iterator[Batch]:
+    def _make_rows(self, session: Session, exchanges: Iterator[RingExchange],
+                   known: Known, entries: list[RingExchange | Recording]
+                   ) -> Iterator[Batch]:
         """In parts small enough for a CPU's cache until SQLite has them; in one part if
         bodies are read, because the file is locked while the next parts are made.
         `entries` has the recordings of the exchanges taken."""
         rows = self._rows
         maker = RowMaker(session.masker, rows)
         most = None if session.masker.reads_bodies else PART_ROWS
-        while part := list(itertools.islice(taped, most)):
+        while part := list(itertools.islice(exchanges, most)):
             rows.clear()
             for exchange in part:
                 reason = maker.add(exchange)

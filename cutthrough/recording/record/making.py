@@ -11,7 +11,7 @@ from cutthrough.exchange.failures import Failures, reason_of
 from cutthrough.recording.model.heads import Known
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.taping import NotWhole, make_recording
-from cutthrough.tape.taped import Taped
+from cutthrough.tape.ring_exchange import RingExchange
 
 log = logging.getLogger("cutthrough")
 
@@ -33,12 +33,13 @@ class Maker:
     def has_hook(self) -> bool:
         return self._on_record is not None
 
-    def recordings(self, exchanges: Iterable[Taped], known: Known) -> list[Recording]:
+    def recordings(self, exchanges: Iterable[RingExchange], known: Known
+                   ) -> list[Recording]:
         """Of those that are recorded."""
         return [recording for exchange in exchanges
                 if (recording := self.make(exchange, known)) is not None]
 
-    def detour(self, exchange: Taped, known: Known, reason: str,
+    def detour(self, exchange: RingExchange, known: Known, reason: str,
                error: Exception | None = None) -> Recording | None:
         """For an exchange of which no row could be made at once. `error`: if that
         failed. None: it is not recorded."""
@@ -51,7 +52,7 @@ class Maker:
                             reason_of(error), self._faults)
         return recording
 
-    def make(self, exchange: Taped, known: Known) -> Recording | None:
+    def make(self, exchange: RingExchange, known: Known) -> Recording | None:
         """None: it is not recorded."""
         try:
             recording: Any = make_recording(exchange, known, self._cuts)
@@ -67,7 +68,7 @@ class Maker:
             self.leave_out(exchange, contain(error))
         return None
 
-    def leave_out(self, exchange: Taped, error: BaseException) -> None:
+    def leave_out(self, exchange: RingExchange, error: BaseException) -> None:
         self._partial += 1
         if self._partial & (self._partial - 1) == 0:
             log.warning("an answer of %s is not recorded: %s (%d so far)",

@@ -21,7 +21,7 @@ from cutthrough.recording.sessions.retention import Retention
 from cutthrough.recording.sessions.session import SessionError
 from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.settings import Recordings
-from cutthrough.tape.taped import Taped
+from cutthrough.tape.ring_exchange import RingExchange
 
 log = logging.getLogger("cutthrough")
 
@@ -45,12 +45,12 @@ class Recorder:
         self._in_force = InForce(settings.directory, settings.session)
         self._lost = 0
 
-    def write(self, taped: list[Taped], turn: Turn | None = None) -> int:
-        """Returns how many could not be written. `turn`: of which `taped` is all."""
+    def write(self, exchanges: list[RingExchange], turn: Turn | None = None) -> int:
+        """Returns how many could not be written. `turn`: they are all of it."""
         if not self._choice.is_free:
-            return self.book().write(taped, turn) + self._cut()
-        groups: dict[str, list[Taped]] = {}
-        for exchange in taped:
+            return self.book().write(exchanges, turn) + self._cut()
+        groups: dict[str, list[RingExchange]] = {}
+        for exchange in exchanges:
             try:
                 name = self._choice.of(exchange.up_head, exchange.user)
                 groups.setdefault(name, []).append(exchange)

@@ -21,7 +21,7 @@ from msgspec.msgpack import Encoder
 from cutthrough.exchange.content import has_heads, join_chunks
 from cutthrough.tape.batch cimport BLOB, TEXT, Batch
 from cutthrough.tape.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
-from cutthrough.tape.taped cimport Taped
+from cutthrough.tape.ring_exchange cimport RingExchange
 from cutthrough.exchange.user_information cimport may_have_user
 from cutthrough.tape.texts cimport Text, is_ascii, latin1_of
 from cutthrough.recording.model.heads import read_request, read_response
@@ -89,7 +89,7 @@ cdef class RowMaker:
     def __dealloc__(self):
         free(self._pieces)
 
-    def add(self, Taped exchange not None):
+    def add(self, RingExchange exchange not None):
         """Adds the same row as Session.row, and returns None. If not, the reason: it takes the
         detour by a Recording."""
         cdef size_t n_cells = self._batch.n_cells
@@ -100,7 +100,7 @@ cdef class RowMaker:
             self.error = error
             return FAILED
 
-    cdef str _add(self, Taped exchange):
+    cdef str _add(self, RingExchange exchange):
         cdef const char *head = exchange.up_text.data
         cdef const char *target
         cdef const char *protocol
@@ -183,7 +183,7 @@ cdef class RowMaker:
         put_data_of(self, exchange, request, response, &line, up)
         return None
 
-    cdef uint64_t _take(self, Taped exchange) except? 0:
+    cdef uint64_t _take(self, RingExchange exchange) except? 0:
         """Its pieces. Returns how many bytes they have without their times."""
         cdef const Record *record = exchange.first
         cdef uint64_t moved = 0
@@ -285,7 +285,7 @@ cdef int fill_in(_Known reading, dict entries) except -1:
     return 0
 
 
-cdef list contents(Taped exchange):
+cdef list contents(RingExchange exchange):
     """The pieces without the framing of chunks; None: trailers follow."""
     pieces, trailers = unframe(zip(exchange.times, exchange.down, strict=True))
     if trailers:
@@ -293,7 +293,7 @@ cdef list contents(Taped exchange):
     return [at_us.to_bytes(TIME_BYTES, "little") + data for at_us, data in pieces]
 
 
-cdef int put_data_of(RowMaker maker, Taped exchange, _Known request, _Known response,
+cdef int put_data_of(RowMaker maker, RingExchange exchange, _Known request, _Known response,
                      const _Line *line, bytes up) except -1:
     cdef Batch batch = maker._batch
     cdef const Text *pieces = maker._pieces
@@ -359,7 +359,7 @@ cdef int put_data_of(RowMaker maker, Taped exchange, _Known request, _Known resp
     return batch.end_at(at)
 
 
-cdef int put_url(Batch batch, Taped exchange, const char *target, size_t n_target) except -1:
+cdef int put_url(Batch batch, RingExchange exchange, const char *target, size_t n_target) except -1:
     """As Request.url."""
     cdef const char *host = exchange.host_text.data
     cdef size_t n_host = exchange.host_text.n

@@ -36,7 +36,7 @@ from cutthrough.recording.sessions.postgres import PostgresSession, PostgresSess
 from cutthrough.recording.sessions.session import NoSession, SessionError
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.store import NotNow, StoreAway, StoreError
-from cutthrough.tape.taped import Taped
+from cutthrough.tape.ring_exchange import RingExchange
 
 log = logging.getLogger("cutthrough")
 
@@ -85,13 +85,13 @@ class SharedRecorder:
 
     # In the writer's thread.
 
-    def write(self, taped: list[Taped],
+    def write(self, exchanges: list[RingExchange],
               may_wait: Callable[[int], bool] | None = None) -> int:
         """Returns how many are lost. `may_wait` is asked before so many wait here: if
         the process is killed then, nobody knows which of them were sent."""
         known: Known = {}
         recordings = []
-        for exchange in taped:
+        for exchange in exchanges:
             try:
                 name = self._choice.of(
                     exchange.up_head, exchange.user) if self._choice.is_free else ""

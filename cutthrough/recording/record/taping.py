@@ -25,7 +25,7 @@ from cutthrough.recording.model.recording import (
     find,
 )
 from cutthrough.recording.model.sharing import owner_of
-from cutthrough.tape.taped import Taped
+from cutthrough.tape.ring_exchange import RingExchange
 
 MOST_LINE = 65536
 # Another client asks without a condition, or for another range
@@ -50,8 +50,8 @@ class NotWhole(ValueError):
     """It cannot be played again, with the reason."""
 
 
-def make_recording(exchange: Taped, known: Known | None = None, cuts: str = "streams"
-                   ) -> Recording:
+def make_recording(exchange: RingExchange, known: Known | None = None,
+                   cuts: str = "streams") -> Recording:
     """With its secrets. `known`: of heads; None: of none. `cuts`: the kind that may be
     recorded as cut (recording_cut). Raises NotWhole."""
     recording = _make(exchange, known, cuts)
@@ -65,7 +65,7 @@ def _hidden(_secret: str) -> str:
     return REDACTED
 
 
-def _make(exchange: Taped, known: Known | None, cuts: str) -> Recording:
+def _make(exchange: RingExchange, known: Known | None, cuts: str) -> Recording:
     if exchange.pieces:
         return _of_websocket(exchange)
     is_rpc = is_call(exchange.up_head)
@@ -138,7 +138,7 @@ def _make(exchange: Taped, known: Known | None, cuts: str) -> Recording:
         created_us=exchange.begun_us, owner=owner_of(exchange.user))
 
 
-def _judge_left(exchange: Taped, fields: Fields, cuts: str) -> None:
+def _judge_left(exchange: RingExchange, fields: Fields, cuts: str) -> None:
     """Raises NotWhole if the answer is no stream, or a secret might be in a part of it
     that is not found there."""
     is_stream = _kind(fields) in _STREAMS or is_call(exchange.up_head)
@@ -174,7 +174,7 @@ def _whole_part(pieces: Pieces, kind: str, is_rpc: bool) -> Pieces:
     return whole
 
 
-def find_places(exchange: Taped, wanted: set[int], is_chunked: bool
+def find_places(exchange: RingExchange, wanted: set[int], is_chunked: bool
                 ) -> tuple[bytes, dict[int, int]]:
     """The content of the request's body, and how much of it is in the first so many
     bytes: -1 for all, and its end. An answer may come before that end, which is not
@@ -196,7 +196,7 @@ def find_places(exchange: Taped, wanted: set[int], is_chunked: bool
     return b"".join([data for _, data in pieces]), places
 
 
-def _of_websocket(exchange: Taped) -> Recording:
+def _of_websocket(exchange: RingExchange) -> Recording:
     """However it ended. Extensions are undone, pings and pongs left out."""
     moved = [sum([len(piece.data) for piece in exchange.pieces if piece.is_up == is_up])
              for is_up in (True, False)]

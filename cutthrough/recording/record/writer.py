@@ -20,7 +20,7 @@ from cutthrough.storage.outlet import Queue
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.writer import Writer, serve
 from cutthrough.tape.ring import Ring
-from cutthrough.tape.taped import Taped
+from cutthrough.tape.ring_exchange import RingExchange
 
 if TYPE_CHECKING:
     from cutthrough.recording.record.shared_recorder import SharedRecorder
@@ -66,22 +66,22 @@ class RecordingWriter(Writer):
             self._rings[0].lose(unwritten=lost)
         super().end()
 
-    def on_taped(self, taped: list[Taped], ring: Ring) -> None:
+    def on_recorded(self, exchanges: list[RingExchange], ring: Ring) -> None:
         if self._recorder is None:
             return
         try:
-            if lost := self.record(self._recorder, taped, ring):
+            if lost := self.record(self._recorder, exchanges, ring):
                 ring.lose(unwritten=lost)
         except Exception as error:           # of no exchange: those are counted
-            self._failures.add(error, len(taped))
+            self._failures.add(error, len(exchanges))
         self.tell_workers()
 
-    def record(self, recorder: "Recorder | SharedRecorder", taped: list[Taped],
-               ring: Ring) -> int:
+    def record(self, recorder: "Recorder | SharedRecorder",
+               exchanges: list[RingExchange], ring: Ring) -> int:
         """Returns how many are lost."""
         if isinstance(recorder, Recorder):
-            return recorder.write(taped, Turn(ring.name, ring.turn, ring.is_again))
-        lost = recorder.write(taped, lambda count: self.hand(count, ring))
+            return recorder.write(exchanges, Turn(ring.name, ring.turn, ring.is_again))
+        lost = recorder.write(exchanges, lambda count: self.hand(count, ring))
         self._handing = 0
         return lost
 

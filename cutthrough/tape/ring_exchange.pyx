@@ -19,7 +19,7 @@ from cutthrough.outcome import TABLE as OUTCOMES
 _REASONS = tuple(row.label for row in OUTCOMES)
 
 
-cdef class Taped:
+cdef class RingExchange:
     # `reason`: the label of its outcome. `down_head`: "" if it had no room in the ring. `pieces`:
     # of a WebSocket, both ways. `times`: of the pieces of `down`. `wait_us`: between the request's
     # end and the head. `asked`: bytes of `up` that had come before each piece of `down`; None:
@@ -68,26 +68,26 @@ cdef class Taped:
         return [int.from_bytes(piece[:TIME_BYTES], "little") for piece in self.timed_pieces()]
 
 
-cdef Taped taped_of(const EndRecord *end, object owner, OpenExchange parts):
-    cdef Taped taped = Taped.__new__(Taped)
+cdef RingExchange ring_exchange_of(const EndRecord *end, object owner, OpenExchange parts):
+    cdef RingExchange exchange = RingExchange.__new__(RingExchange)
     cdef Text heads
     heads.data, heads.n = NULL, 0
     if parts.heads is not None:
         heads = text_of(parts.heads)
-    taped.owners = owner, parts.heads
-    fill_in(taped, end, heads)
-    taped.up = b"".join(parts.up) if parts.up is not None else b""
-    taped.pieces, taped.timed = parts.pieces or [], parts.timed or []
+    exchange.owners = owner, parts.heads
+    fill_in(exchange, end, heads)
+    exchange.up = b"".join(parts.up) if parts.up is not None else b""
+    exchange.pieces, exchange.timed = parts.pieces or [], parts.timed or []
     # An answer that begins before the request's end has a place for each piece
     if parts.head_asked < end.body_up and end.body_up != UINT64_MAX:
-        taped.head_asked, taped.asked = parts.head_asked, parts.asked or []
-    return taped
+        exchange.head_asked, exchange.asked = parts.head_asked, parts.asked or []
+    return exchange
 
 
-cdef Taped taped_in(Whole whole):
+cdef RingExchange ring_exchange_in(Whole whole):
     cdef const EndRecord *end = <const EndRecord *>payload_of(whole.end)
     cdef const Record *record = whole.first
-    cdef Taped taped
+    cdef RingExchange exchange
     cdef Text heads
     cdef list up = None
     cdef uint64_t n_up = 0
@@ -107,34 +107,35 @@ cdef Taped taped_in(Whole whole):
         record = behind(record)
     if record != whole.end:
         return None
-    taped = Taped.__new__(Taped)
-    taped.owners = (whole,)
-    fill_in(taped, end, heads)
-    taped.up = b"".join(up) if up is not None else b""
-    taped.pieces = []
-    taped.first, taped.end = whole.first, whole.end
-    return taped
+    exchange = RingExchange.__new__(RingExchange)
+    exchange.owners = (whole,)
+    fill_in(exchange, end, heads)
+    exchange.up = b"".join(up) if up is not None else b""
+    exchange.pieces = []
+    exchange.first, exchange.end = whole.first, whole.end
+    return exchange
 
 
-cdef int fill_in(Taped taped, const EndRecord *end, Text heads) except -1:
+cdef int fill_in(RingExchange exchange, const EndRecord *end, Text heads) except -1:
     cdef Text[N_TEXTS] texts
     cdef Text up
     texts_of(end, texts)
-    taped.user_text, taped.host_text = texts[<int>end_record.T_USER], texts[<int>end_record.T_HOST]
-    taped.up_text = texts[<int>end_record.T_HEAD]
-    taped.added_text = texts[<int>end_record.T_ADDED]
-    taped.down_text.data, taped.down_text.n = "", 0
+    exchange.user_text = texts[<int>end_record.T_USER]
+    exchange.host_text = texts[<int>end_record.T_HOST]
+    exchange.up_text = texts[<int>end_record.T_HEAD]
+    exchange.added_text = texts[<int>end_record.T_ADDED]
+    exchange.down_text.data, exchange.down_text.n = "", 0
     if heads.data != NULL:
-        split_heads(heads, &up, &taped.down_text)
-        if up.n and not taped.up_text.n:
-            taped.up_text = up
-    taped.reason, taped.port = _REASONS[end.outcome], end.port
-    taped.up_bytes, taped.down_bytes = end.body_up, end.body_down
-    taped.is_intercepted = end.flags & end_record.IS_INTERCEPTED != 0
-    taped.up_chunked = end.flags & end_record.UP_CHUNKED != 0
-    taped.down_chunked = end.flags & end_record.DOWN_CHUNKED != 0
-    taped.was_cut = end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0
-    taped.is_unanswered = end.status == 0
-    taped.begun_us, taped.head_at_us = end.end_us - end.total_us, end.end_us - end.receive_us
-    taped.wait_us = max(<int64_t>0, end.first_byte_us - end.send_us)
+        split_heads(heads, &up, &exchange.down_text)
+        if up.n and not exchange.up_text.n:
+            exchange.up_text = up
+    exchange.reason, exchange.port = _REASONS[end.outcome], end.port
+    exchange.up_bytes, exchange.down_bytes = end.body_up, end.body_down
+    exchange.is_intercepted = end.flags & end_record.IS_INTERCEPTED != 0
+    exchange.up_chunked = end.flags & end_record.UP_CHUNKED != 0
+    exchange.down_chunked = end.flags & end_record.DOWN_CHUNKED != 0
+    exchange.was_cut = end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0
+    exchange.is_unanswered = end.status == 0
+    exchange.begun_us, exchange.head_at_us = end.end_us - end.total_us, end.end_us - end.receive_us
+    exchange.wait_us = max(<int64_t>0, end.first_byte_us - end.send_us)
     return 0

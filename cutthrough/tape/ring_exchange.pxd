@@ -6,7 +6,7 @@ from cutthrough.tape.open_exchange cimport OpenExchange
 from cutthrough.tape.ring cimport Record, Whole
 from cutthrough.tape.texts cimport Text
 
-cdef class Taped:
+cdef class RingExchange:
     cdef tuple owners               # of the memory that the texts and pieces are in
     cdef Text user_text
     cdef Text host_text
@@ -36,7 +36,7 @@ cdef class Taped:
     cdef list timed_pieces(self)
 
 # Of parts that were put together; `owner`: of the memory of `end`.
-cdef Taped taped_of(const EndRecord *end, object owner, OpenExchange parts)
+cdef RingExchange ring_exchange_of(const EndRecord *end, object owner, OpenExchange parts)
 # Of an exchange in the ring. None: it is not to be recorded alone, or not of the usual kinds of
 # records, in their usual order.
-cdef Taped taped_in(Whole whole)
+cdef RingExchange ring_exchange_in(Whole whole)

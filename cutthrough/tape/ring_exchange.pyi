@@ -1,6 +1,6 @@
 from cutthrough.exchange.messages import Piece
 
-class Taped:
+class RingExchange:
     is_intercepted: bool
     user: str
     host: str
