@@ -34,7 +34,7 @@ from cutthrough.config.redaction import parse_field, parse_key, parse_path
 from cutthrough.config.values import COUNT, DAY
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.model.masking import Redaction
-from cutthrough.recording.record.book import manifest_of
+from cutthrough.recording.record.session_writer import manifest_of
 from cutthrough.recording.sessions import edits
 from cutthrough.recording.sessions.folder import pack
 from cutthrough.recording.sessions.modes import read_state

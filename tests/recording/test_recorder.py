@@ -5,8 +5,8 @@ import sqlite3
 import msgspec
 import pytest
 
-from cutthrough.recording.record import book as books
 from cutthrough.recording.record import recorder as recorders
+from cutthrough.recording.record import session_writer
 from cutthrough.recording.record.recorder import Recorder
 from cutthrough.recording.sessions import turns
 from cutthrough.recording.sessions.directory import Session, Sessions
@@ -83,7 +83,7 @@ def test_files_that_were_not_used_for_long_are_closed(recorder, folder, monkeypa
     for turn in range(2):
         for number in range(5):
             assert recorder.write(of(f"s{number}", turn)) == 0
-    assert len(recorder._books) == 3
+    assert len(recorder._writers) == 3
     assert found(folder) == {f"s{number}": ["/0", "/1"] for number in range(5)}
 
 
@@ -99,7 +99,7 @@ def test_requests_make_no_more_sessions_than_the_bound(
 
 def test_what_waits_for_many_sessions_is_bounded_as_for_one(
         recorder, folder, monkeypatch):
-    monkeypatch.setattr(books, "MOST_WAITING", 10)
+    monkeypatch.setattr(session_writer, "MOST_WAITING", 10)
 
     def fail(_session, _rows, _turn):
         raise StoreError("the disk is full")
@@ -109,10 +109,10 @@ def test_what_waits_for_many_sessions_is_bounded_as_for_one(
         patch.setattr(Session, "put", fail)
         lost = sum(recorder.write(of(f"s{number}", *range(4))) for number in range(5))
     assert lost == 10
-    assert sum(len(book.waiting) for book in recorder._books.values()) == 10
-    for book in recorder._books.values():
-        book._tried = 0.0
-    recorder.prune()
+    assert sum(len(writer.waiting) for writer in recorder._writers.values()) == 10
+    for writer in recorder._writers.values():
+        writer._tried = 0.0
+    recorder.on_idle()
     assert not recorder.fails
     assert sum(map(len, found(folder).values())) == 10
 
@@ -120,7 +120,7 @@ def test_what_waits_for_many_sessions_is_bounded_as_for_one(
 def test_what_waits_goes_into_the_session_that_it_is_of(
         recorder, folder, monkeypatch):
     """It went into the session that was chosen next."""
-    monkeypatch.setattr(books, "AGAIN_S", 0.0)       # it is tried again at once
+    monkeypatch.setattr(session_writer, "AGAIN_S", 0.0)    # it is tried again at once
     Sessions(folder)
     (folder / "first.session").write_bytes(b"no session" * 1000)
     write_state(folder, State(session="first"))
@@ -129,13 +129,13 @@ def test_what_waits_goes_into_the_session_that_it_is_of(
     assert recorder.write(of("", 2)) == 0
     assert found_in(folder, "second") == ["/2"]
     (folder / "first.session").unlink()
-    recorder.prune()
+    recorder.on_idle()
     assert found(folder) == {"first": ["/1"], "second": ["/2"]}
 
 
 def test_a_session_that_cannot_be_written_takes_no_room_of_the_next(
         folder, monkeypatch):
-    monkeypatch.setattr(books, "MOST_WAITING", 3)
+    monkeypatch.setattr(session_writer, "MOST_WAITING", 3)
     Sessions(folder)
     (folder / "a.session").write_bytes(b"no session" * 1000)
     recorder = Recorder(msgspec.structs.replace(

@@ -15,7 +15,7 @@ from cutthrough.recording.record.making import Maker
 from cutthrough.recording.record.recorder import Recorder
 from cutthrough.recording.record.rows import FAILED, RowMaker
 from cutthrough.recording.record.taping import NotWhole, make_recording
-from cutthrough.recording.sessions import log_size
+from cutthrough.recording.sessions import wal_size
 from cutthrough.recording.sessions.directory import VALUES, Session
 from cutthrough.recording.sessions.session import masked
 from cutthrough.recording.sessions.turns import Turn
@@ -200,7 +200,8 @@ def numbered(first, count):
 
 
 def paths(recorder):
-    return [int(one.request.path[1:]) for one in recorder.book().open().recordings()]
+    return [int(recording.request.path[1:])
+            for recording in recorder.writer_of().open().recordings()]
 
 
 def test_rows_and_recordings_are_written_in_their_order(recorder):
@@ -209,7 +210,7 @@ def test_rows_and_recordings_are_written_in_their_order(recorder):
 
 
 def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, caplog):
-    session = recorder.book().open()
+    session = recorder.writer_of().open()
 
     def fail(rows, _turn):
         raise StoreError("the disk is full")
@@ -219,8 +220,8 @@ def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, c
         assert recorder.write([*numbered(0, 10)]) == 0
     assert recorder.fails and "s3cret" not in caplog.text
     assert recorder.write([*numbered(10, 10)]) == 0
-    recorder.book()._tried = 0.0
-    recorder.prune()
+    recorder.writer_of()._tried = 0.0
+    recorder.on_idle()
     assert not recorder.fails
     assert paths(recorder) == [n for n in range(20) if n not in (4, 14)]
     assert "1 so far" in caplog.text and "3 so far" not in caplog.text
@@ -229,7 +230,7 @@ def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, c
 @pytest.mark.parametrize("parts", [0, 1, 2])
 def test_rows_wait_whichever_part_of_them_cannot_be_written(
         recorder, monkeypatch, caplog, parts):
-    session = recorder.book().open()
+    session = recorder.writer_of().open()
     insert = session._inserter.insert
 
     def fail(rows):
@@ -244,23 +245,23 @@ def test_rows_wait_whichever_part_of_them_cannot_be_written(
     with monkeypatch.context() as patch:
         patch.setattr(session._inserter, "insert", fail)
         assert recorder.write([*numbered(0, 300)]) == 0
-    assert len(recorder.book().waiting) == 299 and paths(recorder) == []
-    recorder.book()._tried = 0.0
-    recorder.prune()
+    assert len(recorder.writer_of().waiting) == 299 and paths(recorder) == []
+    recorder.writer_of()._tried = 0.0
+    recorder.on_idle()
     assert paths(recorder) == [n for n in range(300) if n != 4]
 
 
 def test_a_turn_of_which_nothing_is_recorded_changes_nothing(recorder):
     """A full disk, for one, does not matter to it."""
     assert recorder.write([ended()], Turn(7, 100, False)) == 0
-    base = recorder.book().open()._base
+    base = recorder.writer_of().open()._base
     before = base.total_changes
     assert recorder.write([ended(was_cut=True)], Turn(7, 200, False)) == 0
     assert base.total_changes == before
 
 
 def test_bodies_are_read_before_the_file_is_locked(recorder, monkeypatch):
-    session = recorder.book().open()
+    session = recorder.writer_of().open()
     session.masker = Masker(Redaction(json=("$.a",)), b"k" * 32)
     parts, insert = [], session._inserter.insert
     monkeypatch.setattr(session._inserter, "insert",
@@ -276,18 +277,18 @@ def test_bodies_are_read_before_the_file_is_locked(recorder, monkeypatch):
 def test_the_log_of_a_session_is_moved_before_sqlite_does_it(
         recorder, monkeypatch, size, count, bounds):
     """In a transaction it would hold up the ring."""
-    monkeypatch.setattr(log_size, "MOVED_BYTES", 6 << 20)
-    book, longest, moves = recorder.book(), 0, 0
-    session = book.open()
+    monkeypatch.setattr(wal_size, "CHECKPOINT_BYTES", 6 << 20)
+    writer, longest, moves = recorder.writer_of(), 0, 0
+    session = writer.open()
     session.set_bounds(bounds, 0)
     session._base.execute(f"PRAGMA wal_autocheckpoint = {100 << 20 >> 14}")
     log = Path(f"{session._path}-wal")
     for _ in range(max(60, (40 << 20) // (size * count)) if count > 2 else 300):
-        before = session.log_size
+        before = session.wal_size
         assert recorder.write([ended(down=(b"x" * size,))] * count) == 0
         longest = max(longest, log.stat().st_size)
         moves += before.is_long
-        recorder.move()
+        recorder.checkpoint()
     assert moves and longest < 14 << 20, (moves, longest)
 
 
@@ -297,7 +298,7 @@ def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
         raise ValueError("too long")
 
     with monkeypatch.context() as patch:
-        patch.setattr(recorder.book().open(), "put_rows", fail)
+        patch.setattr(recorder.writer_of().open(), "put_rows", fail)
         assert recorder.write([*numbered(0, 100)]) == 0
     assert not recorder.fails and recorder._maker.failures.take() == 99
     assert recorder.write([*numbered(100, 3)]) == 0

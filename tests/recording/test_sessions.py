@@ -368,7 +368,7 @@ def test_many_that_are_put_keep_their_order_behind_a_deleted_one(session, count)
 def test_a_session_that_has_settled_can_be_copied_without_its_log(files, tmp_path):
     session = files.create("a")
     session.put([recording(0, request())])
-    session.settle()
+    session.checkpoint()
     other = Sessions(tmp_path / "other")
     path = tmp_path / "sessions" / "a.session"
     (tmp_path / "other" / "a.session").write_bytes(path.read_bytes())

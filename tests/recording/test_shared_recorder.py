@@ -7,8 +7,7 @@ import threading
 import msgspec
 import pytest
 
-from cutthrough.recording.record import book as books
-from cutthrough.recording.record import shared_recorder
+from cutthrough.recording.record import session_writer, shared_recorder
 from cutthrough.recording.record.shared_recorder import SharedRecorder
 from cutthrough.recording.sessions.copies import Copy
 from cutthrough.recording.sessions.directory import Sessions
@@ -69,7 +68,7 @@ def test_requests_make_so_many_sessions_and_no_more(recorder, monkeypatch, caplo
 
 def test_more_than_may_wait_comes_in_one_turn_and_none_is_lost(recorder, monkeypatch):
     """The ring keeps them until they have room."""
-    monkeypatch.setattr(books, "MOST_WAITING", 20)
+    monkeypatch.setattr(session_writer, "MOST_WAITING", 20)
     made, sessions = recorder
     assert made.write([of("one", f"/{n}") for n in range(90)]) == 0
     wait_until(lambda: counts(sessions) == {"one": 90}, lambda: str(counts(sessions)))
@@ -111,7 +110,7 @@ def test_the_end_does_not_wait_for_a_copy(recorder, making):
 
 
 def test_that_too_many_wait_is_said_once(recorder, making, monkeypatch, caplog):
-    monkeypatch.setattr(books, "MOST_WAITING", 2)
+    monkeypatch.setattr(session_writer, "MOST_WAITING", 2)
     monkeypatch.setattr(shared_recorder, "ROOM_S", 0.0)
     monkeypatch.setattr(SharedRecorder, "_send_queue", lambda self: None)
     made, _ = recorder

@@ -1,6 +1,6 @@
 """Recordings of exchanges that rules record, in files: each in the session it is of.
 
-    exchanges ──> the session in force, or the one that a request chooses ──> its Book
+    exchanges ──> the session in force, or that of the request ──> its SessionWriter
 
 The session in force is read from the mode's file for each batch.
 """
@@ -12,8 +12,12 @@ from collections import Counter
 from pathlib import Path
 
 from cutthrough.exchange.failures import Failures
-from cutthrough.recording.record.book import Book, TooManySessions, count_fitting
 from cutthrough.recording.record.making import Maker
+from cutthrough.recording.record.session_writer import (
+    SessionWriter,
+    TooManySessions,
+    count_fitting,
+)
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
 from cutthrough.recording.sessions.modes import InForce
@@ -41,14 +45,14 @@ class Recorder:
         self._choice = Choice(settings.session_field, settings.session_user)
         self._maker = Maker(settings.hooks, settings.cuts, failures)
         self._retention = Retention(settings.directory)
-        self._books: dict[str, Book] = {}    # the last used is the last
+        self._writers: dict[str, SessionWriter] = {}    # the last used is the last
         self._in_force = InForce(settings.directory, settings.session)
         self._lost = 0
 
     def write(self, exchanges: list[RingExchange], turn: Turn | None = None) -> int:
         """Returns how many could not be written. `turn`: they are all of it."""
         if not self._choice.is_free:
-            return self.book().write(exchanges, turn) + self._cut()
+            return self.writer_of().write(exchanges, turn) + self._cut()
         groups: dict[str, list[RingExchange]] = {}
         for exchange in exchanges:
             try:
@@ -56,40 +60,40 @@ class Recorder:
                 groups.setdefault(name, []).append(exchange)
             except SessionError as error:
                 self._maker.leave_out(exchange, error)
-        lost = sum(self.book(name).write(group, turn) for name, group in groups.items())
+        lost = sum(self.writer_of(name).write(group, turn)
+                   for name, group in groups.items())
         return lost + self._cut()
 
     def _cut(self) -> int:
-        """Cuts the recordings that wait: of all books together no more may wait than of
-        one."""
-        waiting = [
-            recording for book in self._books.values() for recording in book.waiting]
+        """All writers together may hold as many waiting recordings as one."""
+        waiting = [recording for writer in self._writers.values()
+                   for recording in writer.waiting]
         if not waiting:
             return 0
         left = fitting = count_fitting(waiting)
-        for book in self._books.values():
-            del book.waiting[left:]
-            left -= len(book.waiting)
+        for writer in self._writers.values():
+            del writer.waiting[left:]
+            left -= len(writer.waiting)
         return len(waiting) - fitting
 
-    def book(self, name: str = "") -> Book:
+    def writer_of(self, name: str = "") -> SessionWriter:
         """"": of the session in force."""
         is_chosen = name != ""
         name = name or self._in_force.read()
-        book = self._books.pop(name, None)
-        if book is None:
-            if len(self._books) >= MOST_OPEN:
+        writer = self._writers.pop(name, None)
+        if writer is None:
+            if len(self._writers) >= MOST_OPEN:
                 self._drop()
-            book = Book(name, self._settings, self._maker,
-                        self._check_number if is_chosen else _may_always)
-        self._books[name] = book
-        return book
+            writer = SessionWriter(name, self._settings, self._maker,
+                                   self._check_number if is_chosen else _may_always)
+        self._writers[name] = writer
+        return writer
 
     def _drop(self) -> None:
-        """The book that was used longest ago, of those without waiting recordings."""
-        name = next((name for name, book in self._books.items() if not book.waiting),
-                    next(iter(self._books)))
-        dropped = self._books.pop(name)
+        """The writer that was used longest ago, of those without waiting recordings."""
+        name = next((name for name, writer in self._writers.items()
+                     if not writer.waiting), next(iter(self._writers)))
+        dropped = self._writers.pop(name)
         self._lost += len(dropped.waiting)
         dropped.close()
 
@@ -108,25 +112,25 @@ class Recorder:
     def fails(self) -> bool:
         """Some recordings wait until they can be written: of the session in force, or
         of any if requests choose."""
-        return any(book.waiting for name, book in self._books.items()
+        return any(writer.waiting for name, writer in self._writers.items()
                    if self._choice.is_free or name == self._in_force.name)
 
-    def move(self) -> None:
-        """Between two batches: SQLite's log goes to the file, if it is long."""
-        for book in self._books.values():
-            book.move()
+    def checkpoint(self) -> None:
+        """Between two batches: SQLite's WAL goes to the file, if it is long."""
+        for writer in self._writers.values():
+            writer.checkpoint()
 
-    def prune(self) -> None:
+    def on_idle(self) -> None:
         """When nothing is to be written."""
-        for book in self._books.values():
-            book.rest()
+        for writer in self._writers.values():
+            writer.on_idle()
         with contextlib.suppress(OSError):
             self._retention.prune()
 
     @property
     def waiting(self) -> int:
         """How many wait until they can be written."""
-        return sum(len(book.waiting) for book in self._books.values())
+        return sum(len(writer.waiting) for writer in self._writers.values())
 
     @property
     def detours(self) -> Counter[str]:
@@ -140,7 +144,7 @@ class Recorder:
             log.debug("recordings with a detour: %s", ", ".join(
                 f"{reason} ({count})" for reason, count in detours.most_common()))
         return self.take_lost() + sum(
-            book.finish(until) for book in self._books.values())
+            writer.finish(until) for writer in self._writers.values())
 
 
 def _may_always() -> None: ...

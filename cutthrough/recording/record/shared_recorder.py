@@ -19,15 +19,15 @@ from operator import itemgetter
 from cutthrough.exchange.failures import Failures
 from cutthrough.recording.model.heads import Known
 from cutthrough.recording.model.recording import Recording
-from cutthrough.recording.record.book import (
+from cutthrough.recording.record.making import Maker
+from cutthrough.recording.record.recorder import MOST_SESSIONS
+from cutthrough.recording.record.session_writer import (
     AGAIN_S,
     PRUNE_S,
     TooManySessions,
     count_fitting,
     manifest_of,
 )
-from cutthrough.recording.record.making import Maker
-from cutthrough.recording.record.recorder import MOST_SESSIONS
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.chosen_copies import ChosenCopies
 from cutthrough.recording.sessions.copies import Copy, drop_copy, open_copy
@@ -147,7 +147,7 @@ class SharedRecorder:
     def fails(self) -> bool:
         return self._failed != "" and (self._queue or self._sending) != []
 
-    def prune(self) -> None: ...
+    def on_idle(self) -> None: ...
 
     @property
     def waiting(self) -> int:

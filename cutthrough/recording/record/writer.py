@@ -99,12 +99,12 @@ class RecordingWriter(Writer):
 
     def use_pause(self) -> None:
         if isinstance(self._recorder, Recorder):
-            self._recorder.move()
+            self._recorder.checkpoint()
 
     def keep_house(self) -> None:
         super().keep_house()
         if self._recorder is not None:
-            self._recorder.prune()
+            self._recorder.on_idle()
             if self._rings and (lost := self._recorder.take_lost()):
                 self._rings[0].lose(unwritten=lost)
         self.note_pending()

@@ -24,7 +24,6 @@ import cutthrough
 from cutthrough.recording.model.key import read_key
 from cutthrough.recording.model.masking import make_masker
 from cutthrough.recording.model.recording import Recording
-from cutthrough.recording.sessions.log_size import MOST_LOG_BYTES, LogSize, pages_of
 from cutthrough.recording.sessions.session import (
     MOST_PRUNED,
     MOST_READS,
@@ -44,6 +43,11 @@ from cutthrough.recording.sessions.session import (
     read_manifest,
 )
 from cutthrough.recording.sessions.turns import Turn, take
+from cutthrough.recording.sessions.wal_size import (
+    AUTOCHECKPOINT_PAGES,
+    WalSize,
+    pages_of,
+)
 from cutthrough.storage.sqlite_insert import Inserter
 from cutthrough.storage.sqlite_place import Place, make_file
 from cutthrough.storage.sqlite_store import (
@@ -98,7 +102,7 @@ class Session(AnySession):
         make_file(self._path)
         self._place = Place(self._path)
         self._count, self._counted_at = 0, -1        # recordings, and at which version
-        self.log_size = LogSize()
+        self.wal_size = WalSize()
         self._base = self._connect(manifest)
         self._inserter = Inserter(self._base, _VERB, "recordings", VALUES)
         self.manifest = self._read_manifest()
@@ -122,7 +126,7 @@ class Session(AnySession):
             base.execute("PRAGMA synchronous = NORMAL")
             base.execute("PRAGMA secure_delete = ON")
             base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
-            base.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // PAGE_BYTES}")
+            base.execute(f"PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES}")
             if manifest is not None:
                 base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
                 base.execute("INSERT INTO manifest VALUES (?)", (encode(manifest),))
@@ -194,11 +198,11 @@ class Session(AnySession):
                 self._count += self._inserter.insert(rows)
                 pages += pages_of(rows)
             pruned = self._prune_first(MOST_PRUNED + self._count - before)
-            self.log_size.add(pages, pruned > 0)
+            self.wal_size.add(pages, pruned > 0)
 
-    def settle(self) -> None:
-        """Moves writes from SQLite's log to the file, unless it is read."""
-        self.log_size.clear()
+    def checkpoint(self) -> None:
+        """Moves writes from the WAL to the file, unless that is being read."""
+        self.wal_size.clear()
         with explained(self._path):
             self._base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

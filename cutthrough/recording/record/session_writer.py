@@ -32,7 +32,7 @@ log = logging.getLogger("cutthrough")
 
 # Between two looks at the bounds of the session
 PRUNE_S = 10.0
-SETTLE_S = 0.5
+CHECKPOINT_S = 0.5
 # Between two attempts to write, and how many wait for that
 AGAIN_S = 0.5
 # The writer waits so long for a lock: captures wait for it, too
@@ -46,7 +46,7 @@ class TooManySessions(ValueError):
     """There are too many sessions: nothing waits for this session."""
 
 
-class Book:
+class SessionWriter:
     """`may_be_made` raises TooManySessions if the file must not be made."""
 
     def __init__(self, name: str, settings: Recordings, maker: Maker,
@@ -199,21 +199,21 @@ class Book:
         self._session.wait_for_lock(LOCK_S)
         return self._session
 
-    def move(self) -> None:
-        if self._session is not None and self._session.log_size.is_long:
+    def checkpoint(self) -> None:
+        if self._session is not None and self._session.wal_size.is_long:
             with contextlib.suppress(StoreError):
-                self._session.settle()
+                self._session.checkpoint()
 
-    def rest(self) -> None:
+    def on_idle(self) -> None:
         """When nothing is to be written: tries again, settles, reads bounds anew."""
         now = time.monotonic()
         if self.waiting and now - self._tried >= AGAIN_S:
             self._put([])
         if self._session is not None and self._written and (
-                now - self._written >= SETTLE_S):
+                now - self._written >= CHECKPOINT_S):
             self._written = 0.0
             with contextlib.suppress(StoreError):
-                self._session.settle()
+                self._session.checkpoint()
         if self._session is not None and now - self._pruned >= PRUNE_S:
             self._pruned = now
             with contextlib.suppress(StoreError):

@@ -1,17 +1,18 @@
-"""How long SQLite's log of changes has become since it was moved to the file. It is
-estimated, because Python's sqlite3 does not say it."""
+"""How long SQLite's write-ahead log has become since the last checkpoint: an estimate,
+because Python's sqlite3 does not say it."""
 
 from cutthrough.storage.sqlite_store import PAGE_BYTES
 from cutthrough.tape.batch import Batch
 
-# The writer moves the log to the file when it is so long; if it does not come to that,
+# The writer makes a checkpoint when the log is so long; if it does not come to that,
 # SQLite does, in a transaction
-MOVED_BYTES, MOST_LOG_BYTES = 24 << 20, 64 << 20
+CHECKPOINT_BYTES = 24 << 20
+AUTOCHECKPOINT_PAGES = (64 << 20) // PAGE_BYTES
 # Of each transaction: of the last row, of `turns`, of counts
 PAGES_OF_TURN = 4
 
 
-class LogSize:
+class WalSize:
     def __init__(self) -> None:
         self._pages = 0
 
@@ -25,7 +26,7 @@ class LogSize:
 
     @property
     def is_long(self) -> bool:
-        return self._pages * PAGE_BYTES >= MOVED_BYTES
+        return self._pages * PAGE_BYTES >= CHECKPOINT_BYTES
 
 
 def pages_of(rows: Batch) -> int:
