@@ -7,7 +7,7 @@ import random
 import pytest
 
 from cutthrough.recording.model.masking import Masker, Redaction
-from cutthrough.recording.record.rows import RowMaker
+from cutthrough.recording.record.row_encoder import RowEncoder
 from cutthrough.recording.sessions.directory import VALUES
 from cutthrough.tape import records
 from cutthrough.tape.batch import Batch
@@ -89,7 +89,7 @@ def mixed(draw, count):
 def shown(exchange):
     """Its attributes, and its row."""
     batch = Batch(len(VALUES))
-    RowMaker(MASKER, batch).add(exchange)
+    RowEncoder(MASKER, batch).add(exchange)
     return [getattr(exchange, name) for name in SHOWN], list(batch)
 
 

@@ -37,29 +37,29 @@ class NotSent(ValueError):
 
 # The readings of heads, and of requests' heads without their first line. In a batch
 # many are equal; behind the batch it is dropped, because it has secrets
-Known = dict[str, Any]
+HeadCache = dict[str, Any]
 
 
 def read_request(head: str, scheme: str, host: str, port: int, body: bytes = b"", *,
-                 fields: bool = True, known: Known | None = None) -> Request:
+                 fields: bool = True, heads: HeadCache | None = None) -> Request:
     """`fields`: they are wanted."""
     end = head.index("\r\n")
     method, target, protocol = head[:end].split(" ")
     path, _, query = target.partition("?")
     return Request(method=method, scheme=scheme, host=host, port=port, path=path,
                    query=query, protocol=protocol, body=body,
-                   fields=_of_request(head[end:], known) if fields else ())
+                   fields=_of_request(head[end:], heads) if fields else ())
 
 
-def _of_request(lines: str, known: Known | None) -> Fields:
-    fields: Fields | None = None if known is None else known.get(lines)
+def _of_request(lines: str, heads: HeadCache | None) -> Fields:
+    fields: Fields | None = None if heads is None else heads.get(lines)
     if fields is None:
         pairs = _end_to_end(lines)
         if pairs and pairs[-1][0].lower() == "via":
             del pairs[-1]
         fields = tuple([pair for pair in pairs if pair[0].lower() != "host"])
-        if known is not None:
-            known[lines] = fields
+        if heads is not None:
+            heads[lines] = fields
     return fields
 
 
@@ -68,17 +68,17 @@ def is_call(head: str) -> bool:
     return "application/grpc" in head and _CALL.search(head) is not None
 
 
-def read_response(head: str, known: Known | None = None
+def read_response(head: str, heads: HeadCache | None = None
                   ) -> tuple[int, str, str, Fields]:
     """Status, reason, protocol and fields."""
     reading: tuple[int, str, str, Fields] | None = (
-        None if known is None else known.get(head))
+        None if heads is None else heads.get(head))
     if reading is None:
         protocol, _, rest = head[:head.index("\r\n")].partition(" ")
         status, _, reason = rest.partition(" ")
         reading = int(status), reason, protocol, tuple(_end_to_end(head))
-        if known is not None:
-            known[head] = reading
+        if heads is not None:
+            heads[head] = reading
     return reading
 
 

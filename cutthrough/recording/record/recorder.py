@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from cutthrough.exchange.failures import Failures
-from cutthrough.recording.record.making import Maker
+from cutthrough.recording.record.conversion import Converter
 from cutthrough.recording.record.session_writer import (
     SessionWriter,
     TooManySessions,
@@ -43,7 +43,7 @@ class Recorder:
         """`failures`: counts exchanges that fail for a reason of this program."""
         self._settings = settings
         self._choice = Choice(settings.session_field, settings.session_user)
-        self._maker = Maker(settings.hooks, settings.cuts, failures)
+        self._converter = Converter(settings.hooks, settings.cuts, failures)
         self._retention = Retention(settings.directory)
         self._writers: dict[str, SessionWriter] = {}    # the last used is the last
         self._in_force = InForce(settings.directory, settings.session)
@@ -59,7 +59,7 @@ class Recorder:
                 name = self._choice.of(exchange.up_head, exchange.user)
                 groups.setdefault(name, []).append(exchange)
             except SessionError as error:
-                self._maker.leave_out(exchange, error)
+                self._converter.leave_out(exchange, error)
         lost = sum(self.writer_of(name).write(group, turn)
                    for name, group in groups.items())
         return lost + self._cut()
@@ -84,7 +84,7 @@ class Recorder:
         if writer is None:
             if len(self._writers) >= MOST_OPEN:
                 self._drop()
-            writer = SessionWriter(name, self._settings, self._maker,
+            writer = SessionWriter(name, self._settings, self._converter,
                                    self._check_number if is_chosen else _may_always)
         self._writers[name] = writer
         return writer
@@ -133,16 +133,16 @@ class Recorder:
         return sum(len(writer.waiting) for writer in self._writers.values())
 
     @property
-    def detours(self) -> Counter[str]:
+    def slow_paths(self) -> Counter[str]:
         """How many exchanges became Recordings before they became rows, by reason."""
-        return self._maker.detours
+        return self._converter.slow_paths
 
     def close(self) -> int:
         """Returns how many are lost; it has been logged."""
         until = time.monotonic() + END_S
-        if detours := self.detours:
-            log.debug("recordings with a detour: %s", ", ".join(
-                f"{reason} ({count})" for reason, count in detours.most_common()))
+        if slow_paths := self.slow_paths:
+            log.debug("recordings by the slow path: %s", ", ".join(
+                f"{reason} ({count})" for reason, count in slow_paths.most_common()))
         return self.take_lost() + sum(
             writer.finish(until) for writer in self._writers.values())
 

@@ -1,8 +1,8 @@
 """The file of one session, in the process for writing recordings.
 
-    exchanges ─┬─> RowMaker.add ───────────────────────> a row ──┬─> Session.put_rows
-               │        └ a detour ─> Maker ─> a Recording ─>────┤       └ they wait
-               └─ a hook, or others wait ─> Maker ─> Recordings ─┘         as Recordings
+    exchanges ─┬─> RowEncoder.add ───────────────────> a row ──┬─> Session.put_rows
+               │        └ a reason ─> Converter ─> a Recording ┤       └ they wait
+               └─ a hook, or some wait ─> Converter ─> ────────┘         as Recordings
 
 If the file cannot be written, some recordings wait for it; more are lost and counted.
 """
@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from cutthrough.recording.model.heads import Known
+from cutthrough.recording.model.heads import HeadCache
 from cutthrough.recording.model.masking import Redaction, Scope
 from cutthrough.recording.model.recording import Recording
-from cutthrough.recording.record.making import Maker
-from cutthrough.recording.record.rows import FAILED, RowMaker
-from cutthrough.recording.record.taping import make_recording
+from cutthrough.recording.record.conversion import Converter, make_recording
+from cutthrough.recording.record.row_encoder import FAILED, RowEncoder
 from cutthrough.recording.sessions.directory import SUFFIX, VALUES, Session, Sessions
 from cutthrough.recording.sessions.session import Manifest, NoSession
 from cutthrough.recording.sessions.turns import Turn
@@ -49,10 +48,10 @@ class TooManySessions(ValueError):
 class SessionWriter:
     """`may_be_made` raises TooManySessions if the file must not be made."""
 
-    def __init__(self, name: str, settings: Recordings, maker: Maker,
+    def __init__(self, name: str, settings: Recordings, converter: Converter,
                  may_be_made: Callable[[], None]) -> None:
         self._path = Path(settings.directory) / f"{name}{SUFFIX}"
-        self._name, self._settings, self._maker = name, settings, maker
+        self._name, self._settings, self._converter = name, settings, converter
         self._may_be_made = may_be_made
         self._session: Session | None = None
         self._rows = Batch(len(VALUES))
@@ -64,28 +63,28 @@ class SessionWriter:
 
     def write(self, exchanges: list[RingExchange], turn: Turn | None = None) -> int:
         """Returns how many could not be written."""
-        if not (self._maker.has_hook or self.waiting or self._failed):
+        if not (self._converter.has_hook or self.waiting or self._failed):
             return self._write_rows(exchanges, turn)
-        known: Known = {}
-        recordings = self._maker.recordings(exchanges, known)
+        heads: HeadCache = {}
+        recordings = self._converter.convert_all(exchanges, heads)
         return self._put(recordings, turn) if recordings or self.waiting else 0
 
     def _write_rows(self, exchanges: list[RingExchange], turn: Turn | None) -> int:
-        """As `write`: only those become Recordings that take the detour or wait."""
-        known: Known = {}
+        """As `write`: only those become Recordings that take the slow path, or wait."""
+        heads: HeadCache = {}
         try:
             session = self.open()
         except TooManySessions as error:
             return self._lose(len(exchanges), error)
         except (OSError, ValueError, StoreError) as error:
-            return self._wait(self._maker.recordings(exchanges, known), error)
+            return self._wait(self._converter.convert_all(exchanges, heads), error)
         entries, remaining = list[RingExchange | Recording](), iter(exchanges)
         try:
-            session.put_rows(self._make_rows(session, remaining, known, entries), turn)
+            session.put_rows(self._make_rows(session, remaining, heads, entries), turn)
         except Exception as error:
             waiting = [entry if isinstance(entry, Recording) else
-                       make_recording(entry, known) for entry in entries]
-            waiting += self._maker.recordings(remaining, known)
+                       make_recording(entry, heads) for entry in entries]
+            waiting += self._converter.convert_all(remaining, heads)
             if is_of_file(error):
                 return self._wait(waiting, error)
             return self._put_alone(session, waiting)
@@ -94,23 +93,24 @@ class SessionWriter:
         return 0
 
     def _make_rows(self, session: Session, exchanges: Iterator[RingExchange],
-                   known: Known, entries: list[RingExchange | Recording]
+                   heads: HeadCache, entries: list[RingExchange | Recording]
                    ) -> Iterator[Batch]:
         """In parts small enough for a CPU's cache until SQLite has them; in one part if
         bodies are read, because the file is locked while the next parts are made.
         `entries` has the recordings of the exchanges taken."""
         rows = self._rows
-        maker = RowMaker(session.masker, rows)
+        encoder = RowEncoder(session.masker, rows)
         most = None if session.masker.reads_bodies else PART_ROWS
         while part := list(itertools.islice(exchanges, most)):
             rows.clear()
             for exchange in part:
-                reason = maker.add(exchange)
+                reason = encoder.add(exchange)
                 if reason is None:
                     entries.append(exchange)
                     continue
-                recording = self._maker.detour(
-                    exchange, known, reason, maker.error if reason is FAILED else None)
+                recording = self._converter.take_slow_path(
+                    exchange, heads, reason,
+                    encoder.error if reason is FAILED else None)
                 if recording and (row := self._row(session, recording)):
                     rows.append(row)
                     entries.append(recording)
@@ -122,7 +122,7 @@ class SessionWriter:
         try:
             return session.row(recording)
         except Exception as error:
-            self._maker.failures.add(error)
+            self._converter.failures.add(error)
             return None
 
     def _put(self, recordings: list[Recording], turn: Turn | None = None) -> int:
@@ -159,7 +159,7 @@ class SessionWriter:
             except Exception as error:
                 if is_of_file(error):
                     return self._wait(waiting[number:], error)
-                self._maker.failures.add(error)
+                self._converter.failures.add(error)
         return 0
 
     def _wait(self, waiting: list[Recording], error: Exception) -> int:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from cutthrough.exchange.failures import Failures
-from cutthrough.recording.model.heads import Known
+from cutthrough.recording.model.heads import HeadCache
 from cutthrough.recording.model.recording import Recording
-from cutthrough.recording.record.making import Maker
+from cutthrough.recording.record.conversion import Converter
 from cutthrough.recording.record.recorder import MOST_SESSIONS
 from cutthrough.recording.record.session_writer import (
     AGAIN_S,
@@ -61,7 +61,7 @@ class SharedRecorder:
                  ) -> None:
         """`failures`: as of Recorder."""
         self._settings = settings
-        self._maker = Maker(settings.hooks, settings.cuts, failures)
+        self._converter = Converter(settings.hooks, settings.cuts, failures)
         self._choice = Choice(settings.session_field, settings.session_user)
         self._name = self._failed = ""
         self._in_force = InForce(settings.directory, settings.session)
@@ -89,16 +89,16 @@ class SharedRecorder:
               may_wait: Callable[[int], bool] | None = None) -> int:
         """Returns how many are lost. `may_wait` is asked before so many wait here: if
         the process is killed then, nobody knows which of them were sent."""
-        known: Known = {}
+        heads: HeadCache = {}
         recordings = []
         for exchange in exchanges:
             try:
                 name = self._choice.of(
                     exchange.up_head, exchange.user) if self._choice.is_free else ""
             except SessionError as error:
-                self._maker.leave_out(exchange, error)
+                self._converter.leave_out(exchange, error)
                 continue
-            if recording := self._maker.make(exchange, known):
+            if recording := self._converter.convert(exchange, heads):
                 recordings.append((name, recording))
         if recordings and may_wait is not None and not may_wait(len(recordings)):
             return 0
@@ -283,7 +283,7 @@ class SharedRecorder:
             except (NotNow, OSError):
                 raise
             except Exception as error:
-                self._maker.failures.add(error)
+                self._converter.failures.add(error)
 
     def _lose(self, recordings: list[Recording], error: Exception) -> None:
         log.error("%d recordings are lost: %s", len(recordings), error)

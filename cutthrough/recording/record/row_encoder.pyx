@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Exchanges out of the ring -> rows of a session: as `make_recording`, `Masker.recording` and the
-encoder make them, for most exchanges.
+"""Exchanges out of the ring -> rows of a session, for most exchanges: the fast path. Its rows are
+those of the slow path, which are made of a Recording.
 
-    an exchange ─> RowMaker.add ─────────────────────────────────────────> a row
-                       └ a detour ─> make_recording ─> Session.row ──────> the same, later
-                                            └ NotWhole: nothing is recorded
+    an exchange ─> RowEncoder.add ───────────────────────────────────────> a row
+                       └ a reason ─> Converter.take_slow_path ─> Session.row ─> a row
+                                          └ NotRecordable: nothing is recorded
 
 A row's data is a Recording in MessagePack. Of a batch, equal heads are read, redacted and encoded
-once. What is rare, or must be looked at as a whole, takes the detour by a Recording: below are the
-reasons, by which Maker counts. tests/recording/test_rows.py holds both ways to equal rows.
+once. What is rare, or must be looked at as a whole, takes the slow path: below are the reasons, by
+which Converter counts. tests/recording/test_row_encoder.py holds both paths to equal rows.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -27,7 +27,7 @@ from cutthrough.tape.texts cimport Text, is_ascii, latin1_of
 from cutthrough.recording.model.heads import read_request, read_response
 from cutthrough.recording.model.masking import repeats
 from cutthrough.recording.model.recording import find
-from cutthrough.recording.record.taping import CONDITIONAL, field_of, unframe
+from cutthrough.recording.record.conversion import CONDITIONAL, field_of, unframe
 
 cdef enum:
     # Bytes of a row beside its texts, and of a chunk beside its data: at most
@@ -37,7 +37,7 @@ cdef enum:
 
 cdef object encode = Encoder().encode
 
-# Why an exchange takes the detour
+# Why an exchange takes the slow path
 cdef str BODIES = "bodies are redacted"
 cdef str MESSAGES = "a WebSocket"
 cdef str CALL = "a call whose sides talk in turn"
@@ -63,8 +63,8 @@ cdef struct _Line:
     Text protocol
 
 
-cdef class _Known:
-    """The reading of a head, as entries of a map."""
+cdef class _EncodedHead:
+    """A head that was read: redacted, as entries of a map in MessagePack."""
     cdef bytes entries
     cdef int count
     cdef int status
@@ -73,25 +73,25 @@ cdef class _Known:
     cdef object echoes                      # of a request: values that its answer may repeat, or None
 
 
-cdef class RowMaker:
+cdef class RowEncoder:
     """Adds rows to one batch, and has secrets of heads: only as long as the batch is made."""
     cdef object _masker
     cdef Batch _batch
-    cdef _Heads _requests, _responses
+    cdef _HeadCache _requests, _responses
     cdef readonly object error              # of the last FAILED
     cdef Text *_pieces                      # of an answer, each behind its time
     cdef size_t _n_pieces, _most_pieces
 
     def __cinit__(self, masker, Batch batch not None):
         self._masker, self._batch = masker, batch
-        self._requests, self._responses = _Heads.__new__(_Heads), _Heads.__new__(_Heads)
+        self._requests, self._responses = _HeadCache(), _HeadCache()
 
     def __dealloc__(self):
         free(self._pieces)
 
     def add(self, RingExchange exchange not None):
-        """Adds the same row as Session.row, and returns None. If not, the reason: it takes the
-        detour by a Recording."""
+        """Adds the exchange's row, and returns None; or adds nothing, and returns the reason why the
+        exchange takes the slow path."""
         cdef size_t n_cells = self._batch.n_cells
         try:
             return self._add(exchange)
@@ -109,7 +109,7 @@ cdef class RowMaker:
         cdef _Line line
         cdef bytes up = exchange.up
         cdef list unframed = None               # keeps the pieces
-        cdef _Known request, response
+        cdef _EncodedHead request, response
         if self._masker.reads_bodies:
             return BODIES
         if exchange.pieces:
@@ -222,66 +222,66 @@ cdef class RowMaker:
             self._pieces[i].data + TIME_BYTES, self._pieces[i].n - TIME_BYTES)
             for i in range(self._n_pieces)])
 
-    cdef _Known _response(self, Text head):
-        cdef _Known reading = self._responses.known(head)
-        if reading is None:
+    cdef _EncodedHead _response(self, Text head):
+        cdef _EncodedHead encoded = self._responses.get(head)
+        if encoded is None:
             status, reason, protocol, fields = read_response(latin1_of(head))
-            reading = _Known.__new__(_Known)
-            reading.status = status
-            reading.coding = find(fields, "content-encoding").lower()
-            reading.has_heads = has_heads(find(fields, "content-type"))
-            fill_in(reading, {
+            encoded = _EncodedHead.__new__(_EncodedHead)
+            encoded.status = status
+            encoded.coding = find(fields, "content-encoding").lower()
+            encoded.has_heads = has_heads(find(fields, "content-type"))
+            fill_in(encoded, {
                 "status": status, "reason": self._masker.line(reason), "protocol": protocol,
                 "fields": self._masker.fields(fields)})
-            self._responses.keep(reading)
-        return reading
+            self._responses.keep(encoded)
+        return encoded
 
-    cdef _Known _request(self, Text head, size_t begin):
+    cdef _EncodedHead _request(self, Text head, size_t begin):
         """Of the fields, which begin there."""
         cdef Text lines
-        cdef _Known reading
+        cdef _EncodedHead encoded
         lines.data, lines.n = head.data + begin, head.n - begin
-        reading = self._requests.known(lines)
-        if reading is None:
+        encoded = self._requests.get(lines)
+        if encoded is None:
             text = latin1_of(head)
             fields = read_request(text, "", "", 0).fields
-            reading = _Known.__new__(_Known)
-            reading.is_chunked = "chunked" in field_of(text, "transfer-encoding")
-            reading.has_heads = has_heads(find(fields, "content-type"))
-            reading.echoes = self._masker.echoes(fields)
-            fill_in(reading, {"fields": self._masker.fields(fields)})
-            self._requests.keep(reading)
-        return reading
+            encoded = _EncodedHead.__new__(_EncodedHead)
+            encoded.is_chunked = "chunked" in field_of(text, "transfer-encoding")
+            encoded.has_heads = has_heads(find(fields, "content-type"))
+            encoded.echoes = self._masker.echoes(fields)
+            fill_in(encoded, {"fields": self._masker.fields(fields)})
+            self._requests.keep(encoded)
+        return encoded
 
 
-cdef class _Heads:
+cdef class _HeadCache:
     """Those of a batch. Most have the same lines as the one before."""
-    cdef dict _known
+    cdef dict _heads
     cdef bytes _last
-    cdef _Known _last_known
+    cdef _EncodedHead _last_head
 
     def __cinit__(self):
-        self._known = {}
+        self._heads = {}
 
-    cdef _Known known(self, Text head):
-        """None: it has to be read, and `keep` keeps the reading."""
+    cdef _EncodedHead get(self, Text head):
+        """None: the head has to be read, for `keep`."""
         if self._last is None or <size_t>PyBytes_GET_SIZE(self._last) != head.n or (
                 memcmp(PyBytes_AS_STRING(self._last), head.data, head.n) != 0):
             self._last = PyBytes_FromStringAndSize(head.data, head.n)
-            self._last_known = self._known.get(self._last)
-        return self._last_known
+            self._last_head = self._heads.get(self._last)
+        return self._last_head
 
-    cdef int keep(self, _Known reading) except -1:
-        self._last_known = self._known[self._last] = reading
+    cdef int keep(self, _EncodedHead encoded) except -1:
+        self._last_head = self._heads[self._last] = encoded
         return 0
 
 
-cdef int fill_in(_Known reading, dict entries) except -1:
+cdef int fill_in(_EncodedHead encoded, dict entries) except -1:
     cdef list parts = []
     for name, value in entries.items():
         if value and not (name == "protocol" and value == "HTTP/1.1"):
             parts += [encode(name), encode(value)]
-    reading.entries, reading.count = b"".join(parts), len(parts) // 2
+    encoded.entries, encoded.count = b"".join(parts), len(parts) // 2
     return 0
 
 
@@ -293,11 +293,11 @@ cdef list contents(RingExchange exchange):
     return [at_us.to_bytes(TIME_BYTES, "little") + data for at_us, data in pieces]
 
 
-cdef int put_data_of(RowMaker maker, RingExchange exchange, _Known request, _Known response,
-                     const _Line *line, bytes up) except -1:
-    cdef Batch batch = maker._batch
-    cdef const Text *pieces = maker._pieces
-    cdef size_t n_pieces = maker._n_pieces
+cdef int put_data_of(RowEncoder encoder, RingExchange exchange, _EncodedHead request,
+                     _EncodedHead response, const _Line *line, bytes up) except -1:
+    cdef Batch batch = encoder._batch
+    cdef const Text *pieces = encoder._pieces
+    cdef size_t n_pieces = encoder._n_pieces
     cdef size_t n_up = PyBytes_GET_SIZE(up), i
     cdef size_t size = MOST_WORDS + exchange.host_text.n + exchange.user_text.n
     size += line.method.n + line.path.n + line.query.n + line.protocol.n + n_up

@@ -1,20 +1,33 @@
-"""An exchange out of the ring -> a recording. Only whole ones are recorded, except
-a stream, or a call of gRPC, whose client, or origin, has left: it is recorded as cut.
+"""An exchange out of the ring -> a Recording, as the operator's hook returns it.
+
+Only whole exchanges are recorded, except a stream, or a call of gRPC, whose client or
+origin has left: it is recorded as cut.
 """
 
+import importlib
+import logging
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
+from cutthrough.contained import contain
 from cutthrough.exchange.content import join_chunks
+from cutthrough.exchange.failures import Failures, reason_of
 from cutthrough.exchange.messages import Message as Passed
 from cutthrough.exchange.messages import read_messages
 from cutthrough.exchange.redaction.redactor import REDACTED
 from cutthrough.recording.match.begins import whole_messages
 from cutthrough.recording.model.echoes import Echoes
-from cutthrough.recording.model.heads import Known, is_call, read_request, read_response
+from cutthrough.recording.model.heads import (
+    HeadCache,
+    is_call,
+    read_request,
+    read_response,
+)
 from cutthrough.recording.model.masking import without
 from cutthrough.recording.model.recording import (
     Chunk,
@@ -26,6 +39,10 @@ from cutthrough.recording.model.recording import (
 )
 from cutthrough.recording.model.sharing import owner_of
 from cutthrough.tape.ring_exchange import RingExchange
+
+log = logging.getLogger("cutthrough")
+
+OnRecord = Callable[[Recording], Recording | None]
 
 MOST_LINE = 65536
 # Another client asks without a condition, or for another range
@@ -46,15 +63,75 @@ _NO_HEAD: tuple[int, str, str, Fields] = 0, "", "", ()
 Pieces = list[tuple[int, bytes]]             # each with its number
 
 
-class NotWhole(ValueError):
+class NotRecordable(ValueError):
     """It cannot be played again, with the reason."""
 
 
-def make_recording(exchange: RingExchange, known: Known | None = None,
+class Converter:
+    """The slow path, which can convert all that can be recorded; the fast one is
+    RowEncoder, which makes a row without a Recording."""
+
+    def __init__(self, hooks: str, cuts: str, failures: Failures | None = None
+                 ) -> None:
+        """`hooks`: module:class; "": there are none. `cuts`: as of make_recording.
+        `failures`: counts failures without a fault of the exchange."""
+        self.failures = failures or Failures("recorded")
+        self._on_record = find_hook(hooks)
+        self._cuts = cuts
+        self._partial = self._faults = 0
+        self.slow_paths: Counter[str] = Counter()        # by RowEncoder's reasons
+
+    @property
+    def has_hook(self) -> bool:
+        return self._on_record is not None
+
+    def convert_all(self, exchanges: Iterable[RingExchange], heads: HeadCache
+                    ) -> list[Recording]:
+        """Of those that are recorded."""
+        return [recording for exchange in exchanges
+                if (recording := self.convert(exchange, heads)) is not None]
+
+    def take_slow_path(self, exchange: RingExchange, heads: HeadCache, reason: str,
+                       error: Exception | None = None) -> Recording | None:
+        """`reason`: why the fast path did not make a row; `error`: if it failed. None:
+        the exchange is not recorded."""
+        self.slow_paths[reason] += 1
+        recording = self.convert(exchange, heads)
+        if recording is not None and error is not None:
+            self._faults += 1
+            if self._faults & (self._faults - 1) == 0:
+                log.warning("a recording's row was made the long way: %s (%d so far)",
+                            reason_of(error), self._faults)
+        return recording
+
+    def convert(self, exchange: RingExchange, heads: HeadCache) -> Recording | None:
+        """None: the exchange is not recorded."""
+        try:
+            recording: Any = make_recording(exchange, heads, self._cuts)
+            if self._on_record is not None:
+                recording = self._on_record(recording)
+            if recording is None or isinstance(recording, Recording):
+                return recording
+            raise TypeError(f"on_record returned {type(recording).__name__}")
+        except NotRecordable as error:
+            self.leave_out(exchange, error)
+        except BaseException as error:       # the operator's code may raise anything
+            self.failures.add(contain(error))
+            self.leave_out(exchange, contain(error))
+        return None
+
+    def leave_out(self, exchange: RingExchange, error: BaseException) -> None:
+        self._partial += 1
+        if self._partial & (self._partial - 1) == 0:
+            log.warning("an answer of %s is not recorded: %s (%d so far)",
+                        exchange.host, error, self._partial)
+
+
+def make_recording(exchange: RingExchange, heads: HeadCache | None = None,
                    cuts: str = "streams") -> Recording:
-    """With its secrets. `known`: of heads; None: of none. `cuts`: the kind that may be
-    recorded as cut (recording_cut). Raises NotWhole."""
-    recording = _make(exchange, known, cuts)
+    """With its secrets. `heads`: those that were read before. `cuts`: the kind that may
+    be recorded as cut (recording_cut). Raises NotRecordable."""
+    recording = _make(exchange, heads, cuts)
     if not exchange.added:
         return recording
     return msgspec.structs.replace(recording, response=without(
@@ -65,7 +142,7 @@ def _hidden(_secret: str) -> str:
     return REDACTED
 
 
-def _make(exchange: RingExchange, known: Known | None, cuts: str) -> Recording:
+def _make(exchange: RingExchange, heads: HeadCache | None, cuts: str) -> Recording:
     if exchange.pieces:
         return _of_websocket(exchange)
     is_rpc = is_call(exchange.up_head)
@@ -74,15 +151,15 @@ def _make(exchange: RingExchange, known: Known | None, cuts: str) -> Recording:
                  and exchange.reason in BY_CLIENT)
     if exchange.reason != "ok" and not is_silent and (
             exchange.reason not in LEFT or not exchange.down_head):
-        raise NotWhole(f"it ended as {exchange.reason}")
+        raise NotRecordable(f"it ended as {exchange.reason}")
     if exchange.was_cut or not exchange.up_head or not (
             exchange.down_head or is_silent):
-        raise NotWhole("the ring had no room for all of it")
+        raise NotRecordable("the ring had no room for all of it")
     down_bytes = sum([len(piece) for piece in exchange.down])
     # Of an answer without a head nothing is counted
     if (len(exchange.up), down_bytes) != (
             exchange.up_bytes, 0 if is_silent else exchange.down_bytes):
-        raise NotWhole("a body is longer than recording_body")
+        raise NotRecordable("a body is longer than recording_body")
     up, places = exchange.up, None
     is_chunked = exchange.up_chunked or (
         up != b"" and "chunked" in field_of(exchange.up_head, "transfer-encoding"))
@@ -96,14 +173,14 @@ def _make(exchange: RingExchange, known: Known | None, cuts: str) -> Recording:
             asked_at = [head_at] * len(exchange.down)
         up, places = find_places(exchange, {head_at, *asked_at}, is_chunked)
     elif not ended:
-        raise NotWhole("the request's last chunk is missing")
+        raise NotRecordable("the request's last chunk is missing")
     status, reason, protocol, fields = (
-        _NO_HEAD if is_silent else read_response(exchange.down_head, known))
+        _NO_HEAD if is_silent else read_response(exchange.down_head, heads))
     left = exchange.reason != "ok"
     if left and not is_silent:
         _judge_left(exchange, fields, cuts)
     if status in CONDITIONAL:
-        raise NotWhole(f"{status} answers a client that has a part of it")
+        raise NotRecordable(f"{status} answers a client that has a part of it")
     pieces, times = list(enumerate(exchange.down)), exchange.times
     trailers: Fields = ()
     head_asked, chunk_asked, end_asked = -1, [-1] * len(pieces), -1
@@ -115,7 +192,7 @@ def _make(exchange: RingExchange, known: Known | None, cuts: str) -> Recording:
         pieces, trailers, is_whole = read_chunks(pieces)
         left = left and not is_whole
         if not (left or is_whole):
-            raise NotWhole("the last chunk is missing")
+            raise NotRecordable("the last chunk is missing")
     if left:
         pieces = _whole_part(pieces, _kind(fields), is_rpc)
     if left and is_rpc:
@@ -126,7 +203,7 @@ def _make(exchange: RingExchange, known: Known | None, cuts: str) -> Recording:
     return Recording(
         request=read_request(
             exchange.up_head, "https" if exchange.is_intercepted else "http",
-            exchange.host, exchange.port, up, known=known),
+            exchange.host, exchange.port, up, heads=heads),
         response=Response(
             status=status, reason=reason, protocol=protocol, fields=fields,
             head_us=head_us, trailers=trailers, chunks=tuple([
@@ -139,16 +216,16 @@ def _make(exchange: RingExchange, known: Known | None, cuts: str) -> Recording:
 
 
 def _judge_left(exchange: RingExchange, fields: Fields, cuts: str) -> None:
-    """Raises NotWhole if the answer is no stream, or a secret might be in a part of it
-    that is not found there."""
+    """Raises NotRecordable if the answer is no stream, or if a secret might be in
+    a part of it that is not found there."""
     is_stream = _kind(fields) in _STREAMS or is_call(exchange.up_head)
     length = field_of(exchange.up_head, "content-length")
     if cuts == "none" or (cuts == "streams" and not is_stream) or (
             find(fields, "content-length")) or (
             length and length != str(len(exchange.up))):
-        raise NotWhole(f"it ended as {exchange.reason}")
+        raise NotRecordable(f"it ended as {exchange.reason}")
     if find(fields, "content-encoding").lower() not in ("", "identity"):
-        raise NotWhole(
+        raise NotRecordable(
             f"it ended as {exchange.reason}, and what came of it has a coding")
 
 
@@ -201,12 +278,12 @@ def _of_websocket(exchange: RingExchange) -> Recording:
     moved = [sum([len(piece.data) for piece in exchange.pieces if piece.is_up == is_up])
              for is_up in (True, False)]
     if exchange.was_cut or not exchange.up_head or not exchange.down_head:
-        raise NotWhole("the ring had no room for all of it")
+        raise NotRecordable("the ring had no room for all of it")
     if moved != [exchange.up_bytes, exchange.down_bytes]:
-        raise NotWhole("its messages are longer than recording_body")
+        raise NotRecordable("its messages are longer than recording_body")
     messages, state = read_messages(exchange.pieces, exchange.down_head)
     if state is not None or any(message.state for message in messages):
-        raise NotWhole("its messages cannot be read")
+        raise NotRecordable("its messages cannot be read")
     status, reason, protocol, fields = read_response(exchange.down_head)
     return Recording(
         request=read_request(
@@ -238,10 +315,10 @@ def field_of(head: str, name: str) -> str:
 def unframe(pieces: Iterable[tuple[int, bytes]]
             ) -> tuple[list[tuple[int, bytes]], Fields]:
     """The content of a body in chunks, each piece with its number, and its trailers.
-    Raises NotWhole."""
+    Raises NotRecordable."""
     content, trailers, ended = read_chunks(pieces)
     if not ended:
-        raise NotWhole("the last chunk is missing")
+        raise NotRecordable("the last chunk is missing")
     return content, trailers
 
 
@@ -256,7 +333,7 @@ def read_chunks(pieces: Iterable[tuple[int, bytes]]
         at = 0
         while at < len(piece):
             if ended:
-                raise NotWhole("bytes follow the last chunk")
+                raise NotRecordable("bytes follow the last chunk")
             if left:
                 data = piece[at:at + left]
                 content.append((number, data))
@@ -268,7 +345,7 @@ def read_chunks(pieces: Iterable[tuple[int, bytes]]
             line += piece[at:end + 1 if end >= 0 else len(piece)]
             at = end + 1 if end >= 0 else len(piece)
             if len(line) > MOST_LINE:
-                raise NotWhole("a chunk's line is too long")
+                raise NotRecordable("a chunk's line is too long")
             if end < 0:
                 continue
             text = line.strip(b"\r\n").decode("latin-1")
@@ -284,3 +361,23 @@ def read_chunks(pieces: Iterable[tuple[int, bytes]]
             else:
                 ended = True
     return content, tuple(trailers), ended
+
+
+def find_hook(name: str) -> OnRecord | None:
+    """The method on_record of `module:Class`, or None. If it cannot be had, nothing is
+    recorded: it may be there to remove secrets."""
+    if not name:
+        return None
+    module, _, attribute = name.partition(":")
+    try:
+        hooks = getattr(importlib.import_module(module), attribute)()
+        on_record: OnRecord | None = getattr(hooks, "on_record", None)
+        return on_record
+    except BaseException as error:
+        reason = f"{name}: {type(error).__name__}: {contain(error)}"
+        log.error("nothing is recorded: %s", reason)
+
+        def refuse(recording: Recording) -> Recording | None:
+            raise NotRecordable(reason)
+
+        return refuse

@@ -6,7 +6,7 @@ from cutthrough.tape.ring_exchange import RingExchange
 
 FAILED: str
 
-class RowMaker:
+class RowEncoder:
     def __new__(cls, masker: Masker, batch: Batch) -> Self: ...
     error: Exception | None
     def add(self, exchange: RingExchange) -> str | None: ...

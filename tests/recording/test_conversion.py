@@ -3,7 +3,7 @@
 import pytest
 
 from cutthrough.exchange.messages import Piece
-from cutthrough.recording.record.taping import NotWhole, make_recording
+from cutthrough.recording.record.conversion import NotRecordable, make_recording
 from tests.recording.exchanges import ended
 
 
@@ -15,7 +15,7 @@ def test_pieces_have_the_times_at_which_they_came():
 
 @pytest.mark.parametrize("status", ["206 Partial Content", "304 Not Modified"])
 def test_an_answer_to_a_condition_is_not_recorded(status):
-    with pytest.raises(NotWhole, match="answers a client that has a part"):
+    with pytest.raises(NotRecordable, match="answers a client that has a part"):
         make_recording(ended(f"HTTP/1.1 {status}\r\n\r\n"))
 
 
@@ -49,9 +49,9 @@ def test_a_stream_whose_last_chunk_has_come_is_whole():
     {"head": EVENTS.replace("\r\n\r\n", "\r\nContent-Encoding: br\r\n\r\n")},
     {"head": "HTTP/1.1 200 OK\r\n\r\n"}, {"reason": "recording_too_large"}])
 def test_what_else_has_not_ended_is_not_recorded(more):
-    with pytest.raises(NotWhole, match="it ended as "):
+    with pytest.raises(NotRecordable, match="it ended as "):
         make_recording(ended(down=(b"data: 0\n\n",), **LEFT | more))
-    with pytest.raises(NotWhole, match="it ended as "):
+    with pytest.raises(NotRecordable, match="it ended as "):
         make_recording(ended(down=(b"data: 0\n\n",), **LEFT), None, "none")
 
 
@@ -71,7 +71,7 @@ def test_a_websocket_is_its_messages_however_it_ended():
 
 @pytest.mark.parametrize("data", [b"\x81\x05hi", b"\x83\x00"])
 def test_a_websocket_whose_messages_cannot_be_read_is_not_recorded(data):
-    with pytest.raises(NotWhole, match="cannot be read"):
+    with pytest.raises(NotRecordable, match="cannot be read"):
         make_recording(websocket(Piece(False, 500, data)))
 
 
@@ -112,7 +112,7 @@ def test_a_call_may_be_answered_before_its_request_has_ended():
     for more in ({"asked": [len(cut)] * 3}, {"asked": None}):
         one = call(cut, **more)
         assert one.request.body == b"\0\0\0\0\x02ab" and places(one) == (7, 7, 7, 7)
-    with pytest.raises(NotWhole, match="the request's last chunk is missing"):
+    with pytest.raises(NotRecordable, match="the request's last chunk is missing"):
         call(cut, CALL.replace("/grpc", "/json"))
 
 
@@ -135,7 +135,7 @@ def test_of_a_call_that_is_left_the_whole_messages_are_kept(reason, by_client):
     assert one.request.body == ONE * 2 and one.response.body == ONE
     assert one.response.is_cut and one.response.cut_by_client is by_client
     assert places(one) == (7, 7, 16)
-    with pytest.raises(NotWhole, match=f"it ended as {reason}"):
+    with pytest.raises(NotRecordable, match=f"it ended as {reason}"):
         make_recording(ended(reason=reason, **LEFT_CALL), None, "none")
 
 
@@ -157,7 +157,7 @@ SILENT = LEFT_CALL | {"head": "", "down": (), "asked": None, "head_asked": 0,
     ({"up_head": CALL.replace("/grpc", "/json")}, "any")])
 def test_what_got_no_answer_is_recorded_of_calls_alone(more, cuts):
     given = {"reason": "client_reset", "is_unanswered": True} | SILENT
-    with pytest.raises(NotWhole, match="it ended as "):
+    with pytest.raises(NotRecordable, match="it ended as "):
         make_recording(ended(**given | more), None, cuts)
     one = make_recording(ended(**given), None, "any")
     assert one.request.body == ONE * 2

@@ -11,10 +11,13 @@ import pytest
 from cutthrough.exchange.messages import Piece
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import Recording
-from cutthrough.recording.record.making import Maker
+from cutthrough.recording.record.conversion import (
+    Converter,
+    NotRecordable,
+    make_recording,
+)
 from cutthrough.recording.record.recorder import Recorder
-from cutthrough.recording.record.rows import FAILED, RowMaker
-from cutthrough.recording.record.taping import NotWhole, make_recording
+from cutthrough.recording.record.row_encoder import FAILED, RowEncoder
 from cutthrough.recording.sessions import wal_size
 from cutthrough.recording.sessions.directory import VALUES, Session
 from cutthrough.recording.sessions.session import masked
@@ -47,7 +50,8 @@ def decoded(row):
 
 def row_of(one, masker=MASKER):
     batch = Batch(len(VALUES))
-    return next(iter(batch), None) if RowMaker(masker, batch).add(one) is None else None
+    reason = RowEncoder(masker, batch).add(one)
+    return next(iter(batch), None) if reason is None else None
 
 
 def asks(line, **more):
@@ -94,7 +98,7 @@ def test_a_row_has_what_the_recording_has(one):
 ], ids=repr)
 def test_what_cannot_be_a_recording_makes_no_row(one):
     assert row_of(one) is None
-    with pytest.raises((NotWhole, ValueError)):
+    with pytest.raises((NotRecordable, ValueError)):
         make_recording(one)
 
 
@@ -112,15 +116,15 @@ def test_what_cannot_be_a_recording_makes_no_row(one):
     (ended("HTTP/1.1 101 X\r\n\r\n", (), pieces=[Piece(False, 500, b"\x81\x02hi")],
            down_bytes=4), "a WebSocket"),
 ], ids=repr)
-def test_what_is_rare_takes_the_detour_by_a_recording(one, reason):
+def test_what_is_rare_takes_the_slow_path_by_a_recording(one, reason):
     batch = Batch(len(VALUES))
-    assert RowMaker(MASKER, batch).add(one) == reason and not len(batch)
+    assert RowEncoder(MASKER, batch).add(one) == reason and not len(batch)
     assert "s3cret" not in repr(long_way(one))
 
 
-def test_detours_are_counted_by_their_reasons(recorder):
+def test_slow_paths_are_counted_by_their_reasons(recorder):
     assert recorder.write([*numbered(0, 9)]) == 0
-    assert recorder.detours == {"trailers": 3, "a part is missing": 1}
+    assert recorder.slow_paths == {"trailers": 3, "a part is missing": 1}
 
 
 def test_a_fault_of_rows_is_logged_if_a_recording_can_be_made(recorder, caplog):
@@ -130,11 +134,12 @@ def test_a_fault_of_rows_is_logged_if_a_recording_can_be_made(recorder, caplog):
             raise LookupError
 
     batch = Batch(len(VALUES))
-    rows, maker = RowMaker(Faulty(Redaction(), b"k" * 32), batch), Maker("", "streams")
-    assert rows.add(ended()) is FAILED and not len(batch)
+    encoder = RowEncoder(Faulty(Redaction(), b"k" * 32), batch)
+    converter = Converter("", "streams")
+    assert encoder.add(ended()) is FAILED and not len(batch)
     for _ in range(3):
-        assert maker.detour(ended(), {}, FAILED, rows.error) is not None
-    assert maker.detours == {FAILED: 3}
+        assert converter.take_slow_path(ended(), {}, FAILED, encoder.error) is not None
+    assert converter.slow_paths == {FAILED: 3}
     assert [record.getMessage().partition(" in ")[0] for record in caplog.records] == [
         "a recording's row was made the long way: LookupError"] * 2
 
@@ -154,7 +159,7 @@ def test_a_batch_has_no_credentials_either_way(is_up):
                 down=(b"you are s3cret-token",)) if is_up else ended(
         answer.replace("\r\n\r\n", kind), up_head=ask, down=(body,))
     batch = Batch(len(VALUES))
-    assert RowMaker(MASKER, batch).add(one) == "bodies are redacted"
+    assert RowEncoder(MASKER, batch).add(one) == "bodies are redacted"
     assert b"s3cret" not in msgspec.msgpack.encode(
         MASKER.recording(make_recording(one)))
 
@@ -169,7 +174,7 @@ def test_exchanges_of_a_batch_do_not_change_each_other():
     source = random.Random(9)
     heads = [PLAIN, CHUNKED, "HTTP/1.1 404 None\r\nX: 1\r\n\r\n"]
     batch = Batch(len(VALUES))
-    maker = RowMaker(MASKER, batch)
+    encoder = RowEncoder(MASKER, batch)
     for number in range(500):
         down = tuple(source.randbytes(source.choice((0, 1, 300)))
                      for _ in range(source.randrange(4)))
@@ -177,7 +182,7 @@ def test_exchanges_of_a_batch_do_not_change_each_other():
             source.choice(heads), down, wait_us=source.randrange(1 << 20),
             up_head=source.choice((GET, SECRETS)).replace("y=1", f"y={number}"),
             port=source.choice((80, 443, 8080)), begun_us=number + 1)
-        assert maker.add(one) is None
+        assert encoder.add(one) is None
         assert decoded([*batch][-1]) == long_way(one)
 
 
@@ -300,6 +305,6 @@ def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(recorder.writer_of().open(), "put_rows", fail)
         assert recorder.write([*numbered(0, 100)]) == 0
-    assert not recorder.fails and recorder._maker.failures.take() == 99
+    assert not recorder.fails and recorder._converter.failures.take() == 99
     assert recorder.write([*numbered(100, 3)]) == 0
     assert paths(recorder) == [100, 101, 102]
