@@ -115,7 +115,7 @@ KNOWN = {
         "recursion is_costly": "another function of this name"},
     "recording/sessions/modes.py": {"parser read_state": "our own file"},
     "recording/sessions/session.py": {"parser read_manifest": "our own file"},
-    "recording/record/conversion.py": {"growth read_chunks": "a bytearray, of MOST_LINE"},
+    "recording/record/conversion.py": {"growth read_chunks": "to MOST_LINE"},
     "recording/model/templates.py": {
         "recursion pieces": "depth of the template, checked"},
     "recording/model/xml_documents.py": {
