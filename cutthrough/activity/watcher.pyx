@@ -85,7 +85,7 @@ cdef class Watcher(Observer):
         self.connections.pop(client, None)
 
     cdef bint is_of_client(self, Client client) except -1:
-        """Not a stream, a probe, or a tunnel of an earlier worker."""
+        """Is this a client's own connection, and no stream, probe, or tunnel of an earlier worker?"""
         return client in self.connections and not is_stream(&client.sock)
 
     cdef int report_connection(self, str hook, Client client) except -1:
@@ -144,7 +144,7 @@ cdef class Watcher(Observer):
         return 0
 
     def on_handover(self, Client client):
-        """It ends in the other worker, and is reported there."""
+        """Forgets a tunnel that ends in the other worker, which reports it."""
         self.exchanges.pop(client, None)
         self.connections.pop(client, None)
         if self.behind is not None:

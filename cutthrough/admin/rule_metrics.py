@@ -37,8 +37,8 @@ def collect(r: Pages) -> Iterator[Metric]:
 
 
 def read_tallies(r: Pages) -> dict[str, dict[str, int]]:
-    """By name, with its kind: the sums of all workers, and the id of the last request
-    that was refused, with the number of its worker."""
+    """Returns, by name of a rule and with its kind, the sums of all workers, and the id
+    of the last request that was refused, with the number of its worker."""
     tallies: dict[str, dict[str, int]] = {}
     for page in r.pages:
         for key, value in page.items():

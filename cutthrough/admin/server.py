@@ -171,7 +171,7 @@ class AdminServer:
 
     @property
     def own(self) -> tuple[tuple[str, int], ...]:
-        """Its TCP address; () for a unix socket or before `bind`."""
+        """The listener's TCP address; () for a unix socket or before `bind`."""
         if self._socket is None or self._where.startswith("unix:"):
             return ()
         return (self._socket.getsockname()[:2],)

@@ -36,8 +36,8 @@ class Session(NamedTuple):
 
 
 class Sessions:
-    """They are in memory alone: a new program knows none. A session stands for its
-    token, so it ends when a reload removes that."""
+    """Sessions of browsers, in memory alone: a new program knows none. A session stands
+    for its token, so it ends when a reload removes the token."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -275,9 +275,9 @@ def _search(operator: str, pattern: str) -> Test:
 
 
 def _compile(pattern: str, *, crosses: bool) -> Callable[[str], object]:
-    """On RE2, in time that is linear in the text (R66). If there is no RE2, expressions
-    are compiled by `re` if they repeat nothing, because these have the same meaning
-    there, and are linear. `crosses`: a dot is a line end, too."""
+    """Compiles an expression by RE2, in time that is linear in the text (R66). Without
+    RE2, `re` compiles expressions that repeat nothing, because these have the same
+    meaning there, and are linear. `crosses`: a dot is a line end, too."""
     flags = "(?ms)" if crosses else "(?m)"
     try:
         expression = compile_expression(

@@ -37,8 +37,8 @@ def begin_of(query: Query) -> tuple[bool, int]:
 
 
 def select(reader: Reader, query: Query, limit: int) -> tuple[list[Flow], int]:
-    """At most `limit` passing flows, and the number to go on from; 0: none is left. The
-    number is of the last row looked at, whether it passed or not."""
+    """Returns at most `limit` passing flows, and the number to go on from; 0: none is
+    left. The number is of the last row looked at, whether it passed or not."""
     test, columns = read_filter(query.filter)
     looked = look(reader, query, test, limit) if (
         not columns or query.words or not isinstance(reader, SqliteReader)) else (

@@ -85,7 +85,7 @@ def add_shown(messages: list[dict[str, Any]]) -> None:
 
 
 def bound(lines: Iterable[str], most: int = MOST_SHOWN) -> Iterator[str]:
-    """At most so many characters of them, or a line more."""
+    """Yields at most `most` characters of the lines, or a line more."""
     for line in lines:
         yield line[:most]
         most -= len(line) + 1

@@ -94,7 +94,8 @@ def defaults_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _annotated(struct: type[msgspec.Struct], kind: type[Any]) -> dict[str, Any]:
-    """By name: the struct's own fields, then those of its bases."""
+    """Returns the annotations by name: the struct's own fields, then those of its
+    bases."""
     hints = get_type_hints(struct, include_extras=True)
     names = sorted(hints, key=lambda name: name not in struct.__annotations__)
     return {name: extra for name in names for extra in get_args(hints[name])

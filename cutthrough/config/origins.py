@@ -101,7 +101,7 @@ class Server(Parent, frozen=True, kw_only=True):
 
     @property
     def statuses(self) -> tuple[tuple[int, int], ...]:
-        """By which it passes its check, as ranges with both ends."""
+        """The statuses of a passed check, as ranges with both ends."""
         ends = (text.partition("-") for text in self.check_status)
         return tuple((int(low), int(high or low)) for low, _, high in ends)
 

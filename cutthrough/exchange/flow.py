@@ -133,7 +133,7 @@ class Flow:
 
     @property
     def has_failed(self) -> bool:
-        """It did not end well, or has an error's status."""
+        """Did the exchange not end well, or has it the status of an error?"""
         return bool(self.fault) or (self.status or 0) >= 400
 
     @property

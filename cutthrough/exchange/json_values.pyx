@@ -205,7 +205,7 @@ cdef int add(list values, Py_ssize_t begin, Py_ssize_t end, bint is_secret,
 
 cdef Py_ssize_t string_end(const uint8_t *text, Py_ssize_t at, Py_ssize_t size,
                            bint *escaped) except -1:
-    """Behind the closing quotation mark. `escaped`: a reverse solidus is inside."""
+    """Returns the place behind the closing quotation mark. `escaped`: a reverse solidus is inside."""
     escaped[0] = False
     at += 1
     while at < size:

@@ -101,7 +101,8 @@ class _Parser:
         return find
 
     def _segments(self, *, is_root: bool) -> tuple[Nodes, bool]:
-        """Behind $ or @. The second: it selects one node at most."""
+        """Reads the segments behind $ or @. The second result: they select one node at
+        most."""
         segments: list[Callable[[list[Node], Asking], list[Node]]] = []
         is_single = True
         while True:

@@ -22,7 +22,7 @@ class Node(NamedTuple):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Its path from the root."""
+        """The node's path from the root."""
         keys, node = list[Part](), self
         while node.parent is not None:
             keys.append(node.key)

@@ -135,8 +135,8 @@ cdef inline bint may_begin(const char *data, const char *at) noexcept:
 
 
 cdef inline const char *behind_solidus(const char *at, const char *end, int *level) noexcept:
-    """Behind a solidus, or a reverse one, which browsers read alike; NULL: it is another
-    character."""
+    """Returns the place behind a solidus, or a reverse one, which browsers read alike; NULL if there is
+    another character."""
     cdef uint8_t c = 0
     if at >= end:
         return NULL
@@ -164,7 +164,8 @@ cdef inline int digit(uint8_t c) noexcept:
 
 cdef inline const char *behind_escape(const char *at, const char *end, uint8_t *c, int *depth
                                       ) noexcept:
-    """Behind `%2f`, `%252f` and so on; NULL: it is no escape, or too deep. `c`: the octet."""
+    """Returns the place behind `%2f`, `%252f` and so on; NULL if there is no escape, or one that is too
+    deep. `c`: the octet."""
     depth[0] = 0
     at += 1
     while end - at >= 4 and at[0] == 50 and at[1] == 53 and depth[0] <= MOST_DEPTH:

@@ -66,7 +66,7 @@ class _Passage:
             await self.whole()
 
     async def give_turn(self, decoders: Decoders) -> None:
-        """Others come first if these have worked for long."""
+        """Lets others run first if these decoders have worked for long."""
         if self.run.chain.tally.turn.spend(decoders.take_work()):
             await asyncio.sleep(0)
 

@@ -37,7 +37,8 @@ class Exchange(Protocol):
         """Goes on to open the tunnel, with this head of its 200 if one is given."""
 
     def hold(self, ms: int) -> None:
-        """It waits so long: the deadlines of its connection do not end it."""
+        """Makes the exchange wait so long: the deadlines of its connection do not end
+        it."""
 
     def note_held(self, us: int) -> None:
         """A function has waited for so long, in which the message did not go on."""

@@ -345,7 +345,7 @@ class WebSocketMessage:
         self._content = text.encode()
 
     def drop(self) -> None:
-        """It does not go on."""
+        """Drops the message: it does not go on."""
         self.is_dropped = True
 
 

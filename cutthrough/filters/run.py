@@ -139,7 +139,7 @@ class Run(Calls):
             self._note_fault()
 
     def _begin_at_once(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """It becomes a task if a peer is slow."""
+        """Runs a coroutine at once; it becomes a task if a peer is slow."""
         try:
             yielded = coroutine.send(None)
         except StopIteration:
@@ -167,7 +167,8 @@ class Run(Calls):
             self._forget(asyncio.current_task())
 
     def _note_cancelled(self) -> None:
-        """Not by the exchange, which would wait: by some code of the operator's."""
+        """Notes that some code of the operator's cancelled the task. The exchange does
+        not: it would wait."""
         names = ", ".join(stage.name for stage in self.chain.stages)
         self.chain.tally.report(self.chain.stages[-1]._replace(name=names), "its task",
                                 "the task was cancelled")

@@ -135,7 +135,7 @@ class Chain:
             self.add(stage)
 
     def add(self, stage: Stage) -> None:
-        """Behind the others."""
+        """Adds a filter behind the others."""
         self.stages.append(stage)
         if stage.on_connect:
             self.connects.append(stage)

@@ -202,7 +202,7 @@ class _Way:
         self._key = b""
 
     async def give_turn(self, work: int) -> None:
-        """Others come first if there was much work."""
+        """Lets others run first if there was much work."""
         if self._turn.spend(work):
             await asyncio.sleep(0)
 

@@ -215,8 +215,9 @@ cdef class AccessLog(Journal):
 
 
 def choose_format(target):
-    """By the end of a file's name, or squid's, or lines for people if the target is a terminal;
-    without colours if the variable NO_COLOR (no-color.org) says so, or if the terminal has none."""
+    """Chooses a format by the end of a file's name; else squid's, or lines for people if the target is
+    a terminal, without colours if the variable NO_COLOR (no-color.org) says so, or if the terminal has
+    none."""
     if (ending := target.rpartition(".")[2]) in BY_ENDING:
         return BY_ENDING[ending]
     if target != "-" or not os.isatty(1):

@@ -151,8 +151,8 @@ cdef inline bint begins(const char *data, const char *at) noexcept:
 
 cdef const char *behind_character(const char *at, const char *end, uint8_t c, int *level
                                   ) noexcept:
-    """Behind this character (lower case), in any spelling; NULL: it is another. `level`: how
-    often its escape is escaped; -1: it is none."""
+    """Returns the place behind this character (lower case), in any spelling; NULL if there is another
+    character. `level`: how often its escape is escaped; -1: it is no escape."""
     cdef uint8_t first
     level[0] = -1
     if at >= end:
@@ -174,7 +174,7 @@ cdef const char *behind_character(const char *at, const char *end, uint8_t c, in
 
 
 cdef const char *key_end(const char *at, const char *end, bytes key, int *level) except? NULL:
-    """Behind the equals sign, if this key is here; or NULL."""
+    """Returns the place behind the equals sign, if this key is here; else NULL."""
     cdef const char *text = key
     cdef const char *behind
     cdef Py_ssize_t i, _i, n = len(key)

@@ -170,7 +170,7 @@ cdef inline bint can_splice(const Socket *s) noexcept nogil:
 
 
 cdef inline bint begin_splice(Socket *s, bint sends) noexcept nogil:
-    """Before the first byte is spliced in one direction. False: not now, or never."""
+    """Prepares to splice, before the first byte in one direction. False: not now, or never."""
     return s.kind == KERNEL or (
         transport_of(s).begin_splice != NULL and transport_of(s).begin_splice(s, sends))
 

@@ -56,7 +56,7 @@ sleep.epfd = -1
 
 
 cdef void wait(void *handle) noexcept nogil:
-    """Before each of the loop's own waits."""
+    """Waits in the poller's set, before each of the loop's own waits."""
     cdef int n, i, timeout
     cdef bint has_work = False
     uv.idle_stop(sleep.idle)

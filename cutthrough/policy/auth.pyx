@@ -279,9 +279,9 @@ cdef class Authenticator:
 
 
 cdef class AuthenticatorByFunction(Authenticator):
-    """Its users are those that the operator's function accepts, and those of the
-    configuration, which the function cannot accept. The record of the others is the function:
-    what one has accepted, or the same before its code changed, is verified again."""
+    """Users are accepted by the operator's function; the users of the configuration are not its to
+    accept. The record of a user is the function: if a function, or the same before its code changed,
+    has accepted a user, the new one verifies the user again."""
 
     cdef object verifies
     cdef bytes identity

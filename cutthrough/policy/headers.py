@@ -83,8 +83,8 @@ def _check_name(direction: str, name: Any, fail: Fail) -> None:
 
 def make_edits(policy: Policy, ratio: float = 1
                ) -> dict[int, tuple[HeadEdits | None, HeadEdits | None]]:
-    """By a rule's number, the changes of requests and of responses; None: none.
-    `ratio`: the share of new traces that are sampled."""
+    """Returns the changes of requests and of responses by a rule's number; None: no
+    changes. `ratio`: the share of new traces that are sampled."""
     return {number: (_compiled(policy, rule, "request", ratio),
                      _compiled(policy, rule, "response", ratio))
             for number, rule in enumerate(policy.rules) if rule.headers}

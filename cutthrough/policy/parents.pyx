@@ -151,7 +151,7 @@ cdef class Standing:
                 7 * self.setup_us + <int64_t>took_us) // 8
 
     def forget_check(self):
-        """It is not checked any more."""
+        """Forgets the check of a parent that is not checked any more."""
         self.is_down = False
 
     def describe(self, now_ms):

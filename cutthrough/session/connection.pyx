@@ -187,8 +187,8 @@ cdef class Connection(Client):
         return self.parse(bytes_of(block) + block.start, block.end - block.start)
 
     cdef int discard_empty_line(self) except -1:
-        """Behind a request's body, or before the first request, an empty line begins nothing (RFC
-        9112 section 2.2)."""
+        """Discards an empty line behind a request's body, or before the first request: it begins
+        nothing (RFC 9112 section 2.2)."""
         give_block(&self.input)
         if self.sock.ready & CAN_READ:
             self.poller.call_again(self)
@@ -316,7 +316,7 @@ cdef class Connection(Client):
 # --- what each state does at an event ----------------------------------------------
 
 cdef int take_request(Client c) except -1:
-    """Its next bytes, or room for those of its handshake."""
+    """Takes the next bytes of a client, or makes room for those of its handshake."""
     if c.sock.ready & CAN_READ or c.input != NULL or (
             c.stages & STAGE_TLS and c.stamps.start_us):
         return (<Connection>c).pass_stages() if c.stages else (<Connection>c).read_head()

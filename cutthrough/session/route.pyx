@@ -253,7 +253,8 @@ cdef int dial_by_way(Client c, Addresses addresses) except -1:
 
 
 cdef inline int leave_turn(Client c) except -1:
-    """It dials nothing now: those that wait for its connection need not."""
+    """Leaves the turn of a request that dials nothing now: those that wait for its connection need not.
+    """
     return c.extras.turn.close() if c.extras.turn is not None else 0
 
 

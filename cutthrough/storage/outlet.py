@@ -41,7 +41,8 @@ END_S = 9.0
 
 
 class Outlet:
-    """It is opened by the first call, in the thread that makes it."""
+    """The writer's store. The first call opens it, in the thread that makes the call.
+    """
 
     def __init__(self, settings: Settings, failures: Failures) -> None:
         """`failures`: counts rows that the store refuses."""

@@ -200,8 +200,8 @@ def _version_of(connection: _Connection, tables: Tables) -> int:
 
 
 def _has_tables(connection: _Connection, schema: str) -> bool:
-    """By the catalogue's rows: a name that was not there a moment ago is remembered
-    (to_regclass), even if another program has made it since."""
+    """Looks for the tables in the catalogue: to_regclass remembers a name that was not
+    there a moment ago, even if another program has made it since."""
     return connection.execute(
         "SELECT FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON "
         "pg_namespace.oid = relnamespace WHERE nspname = %s AND relname = 'state'",

@@ -199,8 +199,8 @@ class PostgresStore:
         return len(freed) >= most or sum(freed) >= most_bytes
 
     def _beyond(self, totals: Totals, count: int, size: int) -> dict[str, int]:
-        """By how much the bounds are exceeded with new rows and their bytes; empty:
-        they are not."""
+        """Returns by how much new rows and their bytes would exceed the bounds; empty
+        if they would not."""
         rows_over = totals.flows + count - self._count if self._count else 0
         bytes_over = totals.bytes + size - self._most_bytes if self._most_bytes else 0
         return {"rows_over": rows_over, "bytes_over": bytes_over,

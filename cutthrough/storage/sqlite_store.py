@@ -218,7 +218,7 @@ class SqliteStore:
         self.measure()
 
     def open(self) -> None:
-        """They are made."""
+        """Does nothing: these tables exist."""
 
     @property
     def is_there(self) -> bool:

@@ -116,8 +116,9 @@ class Reader(Protocol):
 
     def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
              ) -> Sequence[Row]:
-        """At most so many rows without bodies: below number `at`, newest first, or
-        above it, oldest first. Of these none is left out that appears later."""
+        """Returns at most `most` rows without bodies: below number `at`, newest first,
+        or above it, oldest first. Of the rows above, none is left out that appears
+        later."""
 
     def light(self, number: int) -> Row | None:
         """One row without bodies."""

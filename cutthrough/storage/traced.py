@@ -182,7 +182,7 @@ class Sender:
         self._at_process -= done.exported + done.lost
 
     def _end(self, ring: Ring) -> None:
-        """It has ended: its exchanges are lost."""
+        """Counts the exchanges of a process that has ended as lost."""
         ring.trace(lost=self._at_process)
         self._at_process = 0
         if self._channel is not None:

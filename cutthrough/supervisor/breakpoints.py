@@ -134,6 +134,7 @@ class Breakpoints:
 
 
 def show_chosen(chosen: Chosen) -> str:
-    """Behind a time: nothing if all requests are held."""
+    """Returns the chosen requests in words, for a place behind a time; "" if all
+    requests are held."""
     texts = (*chosen.methods, *chosen.hosts, *chosen.paths)
     return f" for {' '.join(texts)}" if texts else ""

@@ -88,7 +88,7 @@ class Child:
 
     @property
     def has_ended(self) -> bool:
-        """Its last messages are read after its end."""
+        """Has the process ended? Its last messages are read after that."""
         return self.process is not None and self.process.returncode is not None
 
     def spawn(self, fds: tuple[int, ...]) -> tuple[int, ...]:

@@ -162,7 +162,7 @@ class Listeners:
         Opened(self._groups).pause(index, slots)
 
     def lend(self, listeners: Iterable[Listener]) -> "Lent":
-        """Before a new program gets the sockets. `listeners`: those in force."""
+        """Returns the sockets for a new program. `listeners`: those in force."""
         return Lent(self.all(), {listener.address: self.backlog_of(listener)
                                  for listener in listeners})
 

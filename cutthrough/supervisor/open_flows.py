@@ -29,7 +29,7 @@ class OpenFlows:
 
     @property
     def settings(self) -> Settings | None:
-        """By which they are redacted; None: nothing is captured."""
+        """The settings by which exchanges are redacted; None if nothing is captured."""
         return self._processes.capture.settings
 
     async def all(self) -> bytes:

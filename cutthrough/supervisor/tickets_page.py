@@ -62,7 +62,8 @@ class TicketsPage:
             self.begin()
 
     def end(self) -> None:
-        """It does not serve any more, or another program does. Idempotent."""
+        """Stops the making of keys: the program does not serve any more, or another
+        program does. Idempotent."""
         self._serves = False
         if self._timer is not None:
             self._timer.cancel()

@@ -80,7 +80,7 @@ cdef struct EndRecord:
 
 
 cdef inline void point(EndRecord *end, const char **texts, int which, bytes value) noexcept:
-    """It lives as long as `value`; None: there is none."""
+    """Points to `value`, if there is one: the text lives as long as `value`."""
     if value is not None:
         texts[which] = value
         end.lengths[which] = <uint32_t>len(value)

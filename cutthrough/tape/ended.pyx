@@ -118,7 +118,7 @@ cdef void fill_opening(EndRecord *end, const char **texts, const Opening *openin
 
 
 cdef void fill_prints(EndRecord *end, const char **texts, Prints prints) noexcept:
-    """They live as long as `prints`."""
+    """Points to the texts of `prints`, which live as long as `prints`."""
     point(end, texts, T_CLIENT_JA4, prints.ja4)
     point(end, texts, T_CLIENT_JA3, prints.ja3)
     point(end, texts, T_CLIENT_JA4_R, prints.ja4_r)

@@ -337,5 +337,5 @@ cdef int loss_of(Client client) noexcept:
 
 
 cdef inline bint has_recording_tap(Client client) noexcept:
-    """Its answer comes from an origin, and is recorded."""
+    """Does the answer come from an origin, and is it recorded?"""
     return client.relay.up.tap != NULL and (<Exchange *>client.relay.up.tap).is_recorded

@@ -68,7 +68,7 @@ def in_memory(data: bytes) -> int:
 
 
 def from_memory(fd: int) -> bytes:
-    """Its bytes; closes it."""
+    """Returns the bytes of the memory file, and closes it."""
     try:
         return os.pread(fd, os.fstat(fd).st_size, 0)
     finally:

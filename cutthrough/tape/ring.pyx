@@ -184,9 +184,9 @@ cdef class Ring:
         free(self.producer.filling)
 
     def __init__(self, memory, int wake_fd=-1, uint64_t size=0):
-        """On writable `memory` of RING_BYTES bytes; zeroed memory is an empty ring.
-        `wake_fd`: the producer's end of the consumer's pipe, not owned. `size`: of an empty ring,
-        the bytes that it has for records, in place of the most (see ring_room)."""
+        """Makes a ring on writable `memory` of RING_BYTES bytes; zeroed memory is an empty ring.
+        `wake_fd`: the producer's end of the consumer's pipe, not owned. `size`: of an empty ring, the
+        bytes that it has for records, in place of the most (see ring_room)."""
         cdef unsigned char[::1] view = memory
         if view.shape[0] < RING_BYTES:
             raise ValueError("a ring has %d bytes" % RING_BYTES)

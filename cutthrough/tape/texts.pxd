@@ -25,7 +25,7 @@ cdef inline int texts_of(const EndRecord *end, Text *texts) noexcept:
 
 
 cdef inline Text text_of(bytes text) noexcept:
-    """It lives as long as `text`."""
+    """Returns a view of `text`, which lives as long as `text`."""
     cdef Text view
     view.data, view.n = PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)
     return view
@@ -68,7 +68,7 @@ cdef inline str latin1_of(Text text):
 
 
 cdef inline Text utf8_of(str text) except *:
-    """It lives as long as `text`."""
+    """Returns a view of `text` in UTF-8, which lives as long as `text`."""
     cdef Text view
     cdef Py_ssize_t n = 0
     view.data = PyUnicode_AsUTF8AndSize(text, &n)

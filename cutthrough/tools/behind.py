@@ -70,7 +70,7 @@ class Serving:
 
     @property
     def text(self) -> str:
-        """Its output."""
+        """The output of the proxy."""
         return self._errors.read_text(errors="replace")
 
     @property

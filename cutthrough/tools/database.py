@@ -35,8 +35,9 @@ def default_flows(environ: Mapping[str, str]) -> str:
 
 def find_database(file: str | None, url_file: str | None, environ: Mapping[str, str]
                   ) -> str:
-    """By the flags --file and --url-file, or the variables that `serve` reads, or the
-    file of `cutthrough inspect` if there is one. Raises ConfigError."""
+    """Finds the database of the flags --file and --url-file, or of the variables that
+    `serve` reads, or the file of `cutthrough inspect` if there is one. Raises
+    ConfigError."""
     if file and url_file:
         raise ConfigError("command line", "--url-file", "and --file are both given")
     if file:

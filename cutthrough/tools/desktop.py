@@ -139,7 +139,7 @@ SETTINGS: dict[str, Settings] = {
 
 
 def _run(*command: str) -> str:
-    """Its output. Raises OSError and DesktopError."""
+    """Runs a command and returns its output. Raises OSError and DesktopError."""
     try:
         done = subprocess.run(command, capture_output=True, text=True,
                               timeout=PATIENCE_S, stdin=subprocess.DEVNULL)

@@ -70,7 +70,7 @@ def put_line(path: str, user: str, line: str) -> None:
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Others wait: the line of one who reads the file meanwhile would be lost."""
+    """Locks the folder, so that a line which another program adds is not lost."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -95,8 +95,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_directory(args: argparse.Namespace, may_make: bool) -> str:
-    """By --directory, or the variable that `serve` reads, or the directory of
-    `cutthrough run` if there is one. Raises ConfigError, also if it is none of
+    """Finds the directory of --directory, or of the variable that `serve` reads, or
+    that of `cutthrough run` if there is one. Raises ConfigError, also if it is none of
     recordings. `may_make`: it need not exist."""
     source, key = "command line", "--directory"
     directory: str = args.directory or ""
@@ -152,8 +152,8 @@ def create(sessions: AnySessions, args: argparse.Namespace) -> int:
 
 
 def manifest_of(args: argparse.Namespace) -> Manifest:
-    """By the flags, and if one is absent by the configuration, as a session that a
-    proxy makes. Raises ConfigError."""
+    """Makes a manifest of the flags, and if one is absent of the configuration, as a
+    session that a proxy makes. Raises ConfigError."""
     settings = gather({}, os.environ, args.config_file or os.environ.get(
         "CUTTHROUGH_CONFIG") or None, secrets=False)
 

@@ -242,7 +242,7 @@ class Proxy:
         self.url = f"http://run:{password}@127.0.0.1:{self._serving.port}"
 
     def redaction(self) -> Redaction:
-        """Its configuration's settings, for sessions of other programs."""
+        """The configuration's redaction, for sessions of other programs."""
         config = load(*self._options)
         return Redaction(
             fields=config.redact_fields + config.recording_redact_fields,

@@ -64,7 +64,7 @@ class ParentRows:
             (name, gauges, increases) for name, (gauges, increases) in rows.items())
 
     def _read(self, standing: Standing) -> tuple[list[int], list[int]]:
-        """Its gauges and totals, in the order of the page."""
+        """Returns a parent's gauges and totals, in the order of the page."""
         about = standing.describe(int(time.monotonic() * 1000))
         about["state"] = PARENT_STATES.index(about["state"])
         about |= {f"lost {reason}": n for reason, n in about["lost"].items()}

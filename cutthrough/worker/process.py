@@ -173,9 +173,9 @@ class WorkerProcess:
                 self.drain(self.config.drain_timeout)
 
     def load_handover(self) -> None:
-        """At the start: when a new program takes the tunnels over, its files are in
-        place of those of this one. Behind `seal` each of four modules would take a look
-        at all files."""
+        """Loads the modules of a hand-over at the start: when a new program takes the
+        tunnels over, its files are in place of this program's. Behind `seal` each of
+        four modules would take a look at all files."""
         if self.config.handover:
             importlib.import_module("cutthrough.worker.handover")
 

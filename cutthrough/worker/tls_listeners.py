@@ -100,6 +100,7 @@ def find_again(own: Sequence[Listener], now: Sequence[Listener]
 
 
 def _identity(listeners: Sequence[Listener], n: int) -> tuple[object, int]:
-    """Its address, and its number among equal ones."""
+    """Returns the address of listener `n`, and its number among listeners with that
+    address."""
     addresses = [listener.address for listener in listeners]
     return addresses[n], addresses[:n].count(addresses[n])

@@ -114,7 +114,7 @@ class _State:
         return [] if value is None else list(self._of(key, value, list))
 
     def address(self, key: str) -> list[Any]:
-        """Before version 2.0 it was in another dictionary."""
+        """Returns an address; before version 2.0 it was in another dictionary."""
         value = self._values.get(key)
         inner = value.get("address") if isinstance(value, dict) else value
         return inner if isinstance(inner, list) else []

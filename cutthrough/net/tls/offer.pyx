@@ -53,7 +53,8 @@ cdef class Names:
 
 
 def offer_as(int fd, bytes offer):
-    """Before the handshake of this socket's TLS. Raises OSError if it has none."""
+    """Sets the offer of a socket's TLS, before its handshake. Raises OSError if the socket has no TLS.
+    """
     cdef Socket s
     cdef Tls *t
     cdef Names names
@@ -73,8 +74,8 @@ def offer_as(int fd, bytes offer):
 
 
 def omit_name(int fd):
-    """Before the handshake of this socket's TLS: no server name is sent. The certificate has to have
-    it all the same. Raises OSError if the socket has no TLS."""
+    """Omits the server name from a socket's TLS, before its handshake. The certificate still has to
+    have the name. Raises OSError if the socket has no TLS."""
     cdef Socket s
     cdef Tls *t
     s.fd = fd

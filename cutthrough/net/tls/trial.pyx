@@ -70,7 +70,7 @@ def try_all():
 
 
 cdef TlsContext make_context(bint serves):
-    """Its certificate is for this trial: nobody verifies it."""
+    """Makes a context for this trial alone: its certificate is not verified."""
     cdef TlsContext context = TlsContext.__new__(TlsContext)
     cdef X509 *certificate
     cdef EVP_PKEY *key

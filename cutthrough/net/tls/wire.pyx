@@ -201,8 +201,8 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
 
 
 cdef inline uint8_t clear_alert(const uint8_t *header, size_t n) noexcept nogil:
-    """Its number; 0: it is none. SEALED: none can follow. libssl has got the whole record, whose
-    last byte is the number."""
+    """Returns the number of an alert in the clear; 0 if the record is no such alert. SEALED: none can
+    follow. libssl has got the whole record, and its last byte is the number."""
     if header[0] == APPLICATION_DATA:
         return SEALED
     return last_byte if (

@@ -127,7 +127,7 @@ def read_pairs(document: Any, folder: Path | None) -> list[Recording | NotImport
 
 def with_global_delays(results: list[Recording | NotImported], actions: Any
                        ) -> list[Recording | NotImported]:
-    """They apply to pairs without a delay of their own."""
+    """Adds the global delays to pairs without a delay of their own."""
     if not isinstance(actions, dict):
         return results
     failures = [result for result in results if isinstance(result, NotImported)]

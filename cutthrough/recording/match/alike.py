@@ -70,7 +70,7 @@ class Alike:
 
     def _read(self, here: bytes, there: bytes
               ) -> tuple[KeyReader, tuple[Request, Request]]:
-        """Their reader, and a request in place of each message."""
+        """Returns the reader of two messages, and a request in place of each."""
         if self._plain is not None:
             sent, recorded = operation(here), operation(there)
             if sent is None or recorded is None or sent[0] != recorded[0]:

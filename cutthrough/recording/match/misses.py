@@ -68,6 +68,6 @@ class MissLog:
         return None if self.admits is None else partial(self.admits, asker)
 
     def forget(self) -> None:
-        """Another session is in force."""
+        """Forgets all misses, because another session is in force."""
         self.missed = 0
         self.misses.clear()

@@ -151,8 +151,8 @@ def documents(response: Response, body: bytes) -> Iterator[Any]:
 
 
 def make_id(old: str) -> str:
-    """Another identifier of the same form: a prefix of letters stays, as in `req_8f3a`,
-    and each digit or letter becomes another of its kind."""
+    """Makes another identifier of the same form: a prefix of letters stays, as in
+    `req_8f3a`, and each digit or letter becomes another of its kind."""
     if _UUID.fullmatch(old):
         made_uuid = str(uuid.uuid4())
         return made_uuid.upper() if old.isupper() else made_uuid

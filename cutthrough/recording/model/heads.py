@@ -140,13 +140,14 @@ OF_CHUNK = 8
 
 
 def size_sent(response: Response) -> int:
-    """At most, of the body with its framing: chunks of one byte are sent as six."""
+    """Returns the most bytes of the body with its framing: chunks of one byte are sent
+    as six."""
     return (size_of(response) + OF_CHUNK * len(response.chunks)
             + sum([len(name) + len(value) + 4 for name, value in response.trailers]))
 
 
 def takes_time(recording: Recording, speed: float) -> bool:
-    """Its answer is not sent at once, or not in one piece, or not whole."""
+    """Is the answer not sent at once, or not in one piece, or not whole?"""
     response = recording.response
     return bool(speed or recording.delay_us or response.is_cut
                 or size_sent(response) > PIECE)

@@ -55,8 +55,8 @@ def _library() -> Any:
 
 
 def decode_xml(body: bytes) -> str:
-    """By its byte order mark, else by its declaration, else UTF-8. What cannot be
-    decoded has U+FFFD, which stands in no name."""
+    """Decodes a document by its byte order mark, else by its declaration, else as
+    UTF-8. Octets that cannot be decoded become U+FFFD, which no name has."""
     if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return body.decode("utf-16", "replace")
     match = _DECLARED.match(body)

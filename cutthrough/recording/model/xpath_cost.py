@@ -267,7 +267,7 @@ class _Parser:
         return _path(_whole, [self._step(), *self._steps()], is_relative=True)
 
     def _steps(self) -> list[Axis]:
-        """Behind a node."""
+        """Reads the steps behind a node."""
         axes: list[Axis] = []
         while mark := self._take("/", "//"):
             if mark == "/" and not axes and not self._begins_step():

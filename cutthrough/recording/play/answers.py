@@ -37,7 +37,8 @@ _DECODE = msgspec.msgpack.Decoder(list[Recording]).decode
 
 def make_response(status: int, document: Any, text: str, content: bytes,
                   headers: Mapping[str, str]) -> Response:
-    """Its body is `document` in JSON, or else `text`, or else `content`."""
+    """Makes a response with a body: `document` in JSON, or else `text`, or else
+    `content`."""
     body, fields = content, dict[str, str]()
     if document is not None:
         body, fields["Content-Type"] = json.dumps(document).encode(), "application/json"

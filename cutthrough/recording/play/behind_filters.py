@@ -177,7 +177,7 @@ class BehindFilters:
 
     def keep(self, head: bytes, body: bytes, sent: bytes, number: int, packed: bytes
              ) -> None:
-        """It would be sent without its filters."""
+        """Keeps no answer at hand: it would be sent without its filters."""
 
     def switch(self, function: Callable[[socket.socket], None]) -> None:
         self._exchange.switch(function)

@@ -210,7 +210,7 @@ class Call:
                 f"{before[0].recording.number}" if before else "no message")
 
     def follow(self, recording: Recording) -> None:
-        """It answers the call from now on."""
+        """Follows this recording: it answers the call from now on."""
         self._knows_all = True
         if self._alive is None:              # nothing has come yet
             self._alive, _ = self._load()
@@ -261,7 +261,8 @@ class Call:
         return (f"no recording of the call has its message {number + 1}",)
 
     def instead(self, sent: bytes) -> Recording | None:
-        """Another recording, if it fits the client and its body begins with `sent`."""
+        """Returns another recording, if it fits the client and its body begins with
+        `sent`."""
         return next((candidate.recording for candidate in self._alive or ()
                      if candidate.recording.response.status
                      and candidate.recording.response.body.startswith(sent)), None)

@@ -111,7 +111,7 @@ class Follower:
 
     @property
     def is_gone(self) -> bool:
-        """Its file was not there at the last look."""
+        """Was the session's file missing at the last look?"""
         return self._mark == ()
 
     def configure(self, rules: Rules, *, is_elsewhere: bool) -> None:

@@ -191,7 +191,7 @@ class InStep:
                 down.finish()
 
     async def _instead(self, sent: bytes, has_head: bool) -> Answering:
-        """Another recording that has begun in the same way. Raises CallDiffers."""
+        """Returns another recording that began in the same way. Raises CallDiffers."""
         call = self._call
         candidate = call.instead(sent)
         result = None if candidate is None else await self._next_like(candidate)

@@ -205,7 +205,7 @@ class Player:
         return follower.shared
 
     def _give_up(self, name: str) -> None:
-        """Its answers of now stay."""
+        """Follows a session no more: the answers that it has read stay."""
         self._given_up.append(self._chosen.pop(name))
         self._wanted.set()
 
@@ -408,8 +408,8 @@ def describe(entry: Missed) -> dict[str, Any]:
 
 
 class _WithoutSession(Play):
-    """Its request chooses a session that there is not, which is a miss, or none that
-    there may be."""
+    """The replay of a request that chooses a session that does not exist, which is a
+    miss, or a session that may not exist."""
 
     __slots__ = ("_why",)
 

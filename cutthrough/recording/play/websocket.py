@@ -218,7 +218,7 @@ class _Conversation:
 
 
 def cut(text: str) -> bytes:
-    """At most 123 bytes (section 5.5), of whole characters."""
+    """Returns the text's first 123 bytes at most (section 5.5), of whole characters."""
     return text.encode()[:123].decode(errors="ignore").encode()
 
 

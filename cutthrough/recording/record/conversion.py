@@ -64,7 +64,7 @@ Pieces = list[tuple[int, bytes]]             # each with its number
 
 
 class NotRecordable(ValueError):
-    """It cannot be played again, with the reason."""
+    """An exchange that cannot be played again, with the reason."""
 
 
 class Converter:

@@ -184,7 +184,7 @@ cdef class RowEncoder:
         return None
 
     cdef uint64_t _take(self, RingExchange exchange) except? 0:
-        """Its pieces. Returns how many bytes they have without their times."""
+        """Takes the pieces of an answer. Returns how many bytes they have without their times."""
         cdef const Record *record = exchange.first
         cdef uint64_t moved = 0
         if exchange.timed is not None:

@@ -154,7 +154,7 @@ class Session(AnySession):
             raise
 
     def read_bounds(self) -> None:
-        """Another program may have set them."""
+        """Reads the bounds again, because another program may have set them."""
         self.manifest = self._read_manifest()
 
     def set_bounds(self, count: int, age_s: float) -> None:
@@ -386,7 +386,7 @@ class Session(AnySession):
             raise SessionError(f"{self._path}: {error}") from None
 
     def wait_for_lock(self, seconds: float) -> None:
-        """At most so long, from now on."""
+        """Sets the longest wait for a lock, from now on."""
         with explained(self._path):
             self._base.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 

@@ -129,7 +129,8 @@ def is_at(fd: int, path: Path) -> bool:
 
 
 def name_of(recording: Recording) -> str:
-    """By the request, patterns included."""
+    """Returns the name of a recording's file, made of the request, patterns included.
+    """
     key = (recording.request, recording.patterns, sorted(recording.requires.items()))
     digest = hashlib.sha256(msgspec.json.encode(key)).hexdigest()[:12]
     request = recording.request
@@ -194,7 +195,8 @@ def read_names(folder: Path) -> list[str]:
 
 
 def read_folder(folder: Path) -> tuple[Manifest, list[Recording]]:
-    """Its manifest, and its recordings in order. Raises NotImported and OSError."""
+    """Returns the folder's manifest, and its recordings in order. Raises NotImported
+    and OSError."""
     table = decode(folder / MANIFEST)
     names = read_names(folder)
     if len({*names}) < len(names):           # a short file of many recordings

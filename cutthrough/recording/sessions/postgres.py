@@ -352,7 +352,7 @@ class PostgresSessions(AnySessions):
         return sorted(self.heads())
 
     def heads(self) -> dict[str, tuple[str, int]]:
-        """By name, the identity of each session, and its last change."""
+        """Returns, by name, the identity of each session and its last change."""
         with self._base.cursor() as cursor:
             cursor.execute(HEADS.format(where="true"), (HORIZON.read(cursor),))
             return {row["name"]: (f"{row['base']}/{row['id']}", row["changes"])

@@ -111,8 +111,8 @@ class AnySession(Protocol):
         """Deletes those that have become too old; returns how many."""
 
     def read_behind(self, number: int, most: int) -> list[Recording]:
-        """At most as many recordings behind this number, in order; at least one, if
-        there is one."""
+        """Returns the recordings behind this number, in order: `most` at most, and at
+        least one, if there is one."""
 
     def get(self, number: int) -> Recording | None: ...
 

@@ -46,7 +46,7 @@ def recheck(Context context):
 
 
 cdef bint is_request_inside(Client c) noexcept:
-    """Its tunnel runs, and it has been judged."""
+    """Is this a request inside an interception whose tunnel runs and has been judged?"""
     return DECIDE <= c.state <= RELAY and is_intercepted(c) and (
         (<Inside>c.entrance).opening != NULL and c.is_open)
 

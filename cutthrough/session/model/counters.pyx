@@ -122,7 +122,7 @@ cdef size_t first_reply = _numbers["reply:OTHER 100"]
 cdef class Page:
 
     def __init__(self, memory=None):
-        """On writable `memory` of PAGE_BYTES bytes, or on memory of its own."""
+        """Makes counters on writable `memory` of PAGE_BYTES bytes, or on memory of their own."""
         cdef unsigned char[::1] view
         cdef int i
         self.memory = bytearray(PAGE_BYTES) if memory is None else memory

@@ -22,8 +22,8 @@ assert len(FIELD) == FRAMED_FIELD_BYTES
 
 
 cdef bint frame_through(Pump *pump) noexcept nogil:
-    """Its counters are those of a body that comes in chunks: whoever bounds or notes one does
-    the same with this one."""
+    """Frames a body. The counters of the pump are those of a body that comes in chunks, so the code
+    that bounds or notes such a body serves this one, too."""
     if not scan_through(pump, False, False, True, 0):
         return False
     pump.filter.run = frame_filter

@@ -116,7 +116,7 @@ cdef class Carrier(StreamOwner):
         return 0
 
     cdef int settle(self, const Multiplexer *m) except -1:
-        """Its deadline, or its end."""
+        """Sets the deadline of a carrier, or ends it."""
         cdef Stream conn = self.conn
         cdef int64_t now_us = conn.poller.now_us
         cdef int64_t begun_us = m.awaits_since_us(&conn.sock)
@@ -253,8 +253,8 @@ cdef class Carriers:
         return None
 
     cdef bint may_be_gone(self, Carrier carrier, bint only_once) noexcept:
-        """It has been silent since it was asked, or simply silent if the request may be sent only
-        once: a middlebox has forgotten the connection, or the origin hangs."""
+        """Has a carrier been silent since it was asked, or simply silent if the request may be sent
+        only once? Then a middlebox has forgotten the connection, or the origin hangs."""
         cdef int64_t since_us = carrier.heard_us if only_once else carrier.asked_us
         return since_us >= carrier.heard_us and (
             carrier.conn.poller.now_us - since_us >= self.alive_us)

@@ -52,7 +52,7 @@ cdef class RateQueue(Endpoint):
         return sum(map(len, self.waiting.values()))
 
     def end(self):
-        """Before its poller is detached; no client is left."""
+        """Ends the queue before its poller is detached, when no client is left."""
         self.poller.wheel.disarm(&self.timer)
 
     cdef int watch(self) except -1:

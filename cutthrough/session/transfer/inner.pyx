@@ -73,7 +73,8 @@ cdef bint begin_by_greeting(Client c, Stream stream) except -1:
 
 
 cdef bint begin_inner_tunnel(Client c, Protocol protocol) except -1:
-    """Its user and its destination are the CONNECT's. False: it has been refused."""
+    """Begins a tunnel inside an interception, with the user and the destination of the CONNECT. False:
+    it has been refused."""
     cdef int outcome
     c.request.method = M_TUNNEL
     c.request.is_tunnel = True

@@ -161,7 +161,7 @@ cdef bint refuses_server_name(Client c) except -1:
 
 
 cdef int retry_unnamed(Client c) except -1:
-    """By another connection: this one has ended with the alert."""
+    """Tries again without a server name, by another connection: the first has ended with the alert."""
     global unnamed
     cdef Inside inside = <Inside>c.entrance
     unnamed += 1

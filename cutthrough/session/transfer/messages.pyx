@@ -100,7 +100,7 @@ cdef int wake(Side s) except -1:
 
 
 cdef int lose_sink(Side s) except -1:
-    """It takes no more. Bytes from the other side may still be delivered."""
+    """Loses a side that takes no more bytes. Bytes from the other side may still be delivered."""
     cdef Client c = s.client
     if s.pump is &c.relay.down or not s.pump.error:
         s.failed = CLIENT_RESET if s.pump.error else OVERLOADED
@@ -169,7 +169,7 @@ cdef int run_messages(Client c) except -1:
 
 
 cdef inline bint is_over(Side s) noexcept:
-    """Its last frame is out."""
+    """Is the last frame of this side out?"""
     return s.finished and (s.lost or not is_holding(s.pump))
 
 

@@ -59,7 +59,7 @@ cdef class Room(Endpoint):
         forget(self, c)
 
     def end(self):
-        """Before its poller is detached; no client is left."""
+        """Ends the wait before its poller is detached, when no client is left."""
         self.poller.wheel.disarm(&self.timer)
 
     cdef uint64_t fill(self) noexcept:

@@ -103,8 +103,8 @@ cdef int begin_relay(Client c) except -1:
 
 
 cdef void shorten_head(Client c) noexcept:
-    """At rest a tunnel owns no memory but its object, and an upgrade's its method and path:
-    for the log, and for rules that a reload brings."""
+    """Shortens the head of a tunnel at rest, which owns no memory but its object; an upgrade keeps its
+    method and path for the log, and for rules that a reload brings."""
     cdef Request *r = &c.request
     cdef Block *copy = NULL
     cdef const char *head

@@ -33,7 +33,7 @@ cdef bint relieve(Client c, int error) except -1:
 
 
 cdef bint make_room_for_port(Client c) except -1:
-    """Only idle connections to the same address have its ports."""
+    """Closes idle connections to the same address: only these have its ports."""
     cdef IdlePool pool = c.context.idle_pool
     return pool.give_up_of(&c.request.hop, c.pool_key(), SHED_FOR_A_DIAL) > 0 or (
         c.request.hop.parent and pool.give_up_through(&c.request.hop, SHED_FOR_A_DIAL) > 0)

@@ -250,7 +250,8 @@ cdef Standby standby_of(Client c):
 
 
 cdef Stream take_standby(Client c):
-    """Not for a request in absolute form: it may not be one that can be sent twice."""
+    """Takes a ready connection; none for a request in absolute form, because it may not be one that can
+    be sent twice."""
     cdef Standby standby = standby_of(c)
     cdef Parent parent = c.extras.passage.chain[0]
     cdef Stream stream
