@@ -74,9 +74,11 @@ types: .venv/ready.test ## mypy over the package
 	$(PY) -m mypy
 
 arm64: ## the quick tests on arm64, emulated in a Debian root of its own; ARGS=test runs all
+	scripts/bootstrap.sh roots
 	nice scripts/debian.sh bookworm arm64 $(or $(ARGS),quick)
 
 sid: ## the quick tests with the newest Python, libssl and compiler of Debian, in a root of its own; ARGS=test runs all
+	scripts/bootstrap.sh roots
 	nice scripts/debian.sh sid amd64 $(or $(ARGS),quick)
 
 # On a shared machine a rate may fall by a fifth: a regression is measured once more, with
@@ -172,9 +174,11 @@ h2spec: .venv/ready.run build/built.native ## h2spec against our listener of HTT
 	$(PY) -m bench.h2spec $(addprefix --source ,$(H2SPEC)) $(ARGS)
 
 image-check: ## deploy/Dockerfile's steps in a debootstrap root, then the image runs; root
+	scripts/bootstrap.sh roots
 	deploy/check_image.py $(ARGS)
 
 unit-check: ## deploy/systemd under a real systemd, in a container of that image; root
+	scripts/bootstrap.sh roots
 	rm -rf build/image && mkdir -p build && deploy/check_image.py --work build/image --keep
 	deploy/check_unit.py build/image/last && rm -rf build/image
 
@@ -225,12 +229,14 @@ wheel: build/tools/ready ## a wheel in dist/ that needs nothing of its host but 
 	scripts/wheel.sh build/tools/bin
 
 wheel-check: ## installs that wheel in a bare Debian root, and forwards a request by each way; root
+	scripts/bootstrap.sh roots
 	deploy/check_wheel.py $(ARGS)
 
 wheel-arm64: ## that wheel for arm64, by Debian's compiler for it; on Debian
 	$(MAKE) --no-print-directory wheel ARCHITECTURE=arm64
 
 wheel-arm64-check: ## installs it in a Debian root of arm64, emulated by qemu-user, and forwards a request by each way; root
+	scripts/bootstrap.sh roots
 	deploy/check_wheel.py --machine aarch64 $(ARGS)
 
 lock: build/tools/ready ## update requirements/*.txt to the newest versions, with hashes
@@ -243,6 +249,7 @@ sdist: .venv/ready.run ## dist/*.tar.gz: the source archive
 	$(PY) -c 'from setuptools.build_meta import build_sdist; build_sdist("dist")'
 
 sdist-check: ## installs that archive in a Debian root with a compiler, and forwards a request by each way; root
+	scripts/bootstrap.sh roots
 	deploy/check_sdist.py $(ARGS)
 
 manuals: .venv/ready.run build/tools/ready ## build/share: manual pages, and completion for bash, zsh and fish
@@ -257,6 +264,7 @@ rpm: ## the rpm alone
 	@$(MAKE) --no-print-directory packages ARGS=rpm
 
 packages-check: packages ## both in debootstrap roots with systemd: installed, serving, upgraded, removed, purged; root
+	scripts/bootstrap.sh roots
 	deploy/check_packages.py
 
 # The bill comes after the wheel: it has the libraries that were put into the wheel
@@ -266,6 +274,7 @@ release: ## dist/: wheel, source archive, deb, rpm, bill of materials and checks
 	$(MAKE) --no-print-directory sbom
 	cd dist && sha256sum -- * >SHA256SUMS
 release-check: ## checksums, and each file of `make release` installed in a fresh root; root
+	scripts/bootstrap.sh roots
 	cd dist && sha256sum --check --quiet SHA256SUMS
 	deploy/check_wheel.py
 	deploy/check_sdist.py

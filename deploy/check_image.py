@@ -61,6 +61,28 @@ def host(*argv: str | Path) -> None:
     subprocess.run(argv, check=True)
 
 
+# Debian's packages, by their programs
+PROGRAMS = {"debootstrap": "debootstrap", "unshare": "util-linux", "ip": "iproute2",
+            "systemd-nspawn": "systemd-container"}
+
+
+def require(*programs: str) -> None:
+    """Ends if this is not root, or a program is missing."""
+    if os.geteuid() != 0:
+        raise SystemExit(f"{sys.argv[0]}: needs root, for roots and their mounts")
+    if missing := [PROGRAMS[name] for name in programs if not shutil.which(name)]:
+        raise SystemExit(f"{sys.argv[0]}: please install what Debian calls: "
+                         f"{' '.join(missing)}")
+
+
+def newest(kind: str, verb: str) -> Path:
+    """The last that was made of these files in dist/."""
+    files = sorted(TREE.glob(f"dist/{kind}"), key=lambda path: path.stat().st_mtime)
+    if not files:
+        raise SystemExit(f"{sys.argv[0]}: no {kind} in dist/: make {verb}")
+    return files[-1]
+
+
 def suite_of(image: str) -> str:
     suite = re.fullmatch(r"debian:(\w+)-slim(@sha256:[0-9a-f]+)?", image)
     assert suite, f"{image}: only debian:SUITE-slim can be made"
@@ -290,6 +312,7 @@ def main() -> int:
     parser.add_argument("--base", type=Path, help="a base root that is there already")
     parser.add_argument("--keep", action="store_true", help="leave the roots there")
     given = parser.parse_args()
+    require("unshare", *([] if given.base else ["debootstrap"]))
     work = given.work or Path(tempfile.mkdtemp(prefix="cutthrough-image-"))
     work.mkdir(exist_ok=True)
     image = Image(work, given.base)

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from check_image import TREE, Root, host
+from check_image import TREE, Root, host, newest, require
 from check_unit import Load, Machine, Origin, wait_for
 
 ROOTS = TREE / "build/roots"
@@ -179,8 +179,8 @@ def booted(base: Path, kind: str, files: list[Path]) -> Iterator[tuple[Machine, 
 
 
 def main() -> int:
-    (deb,), (rpm,) = ((TREE / "dist").glob(f"cutthrough[-_]*.{kind}")
-                      for kind in ("deb", "rpm"))
+    require("debootstrap", "unshare", "ip", "systemd-nspawn")
+    deb, rpm = newest("cutthrough_*.deb", "deb"), newest("cutthrough-*.rpm", "rpm")
     base = make_base(deb)
     if sys.argv[1:] != ["--alone"]:
         return subprocess.run(["unshare", "--net", "sh", "-c", 'ip link set lo up && '

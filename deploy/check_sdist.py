@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from check_image import TREE, Root, host
+from check_image import TREE, Root, host, newest, require
 from check_wheel import alone
 
 MOST_S = 180
@@ -65,11 +65,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="install the source archive in a root")
     parser.add_argument("--suite", default="bookworm", help="Debian's [%(default)s]")
     given = parser.parse_args()
-    archives = sorted(TREE.glob("dist/cutthrough-*.tar.gz"),
-                      key=lambda path: path.stat().st_mtime)
-    if not archives:
-        parser.error("no source archive in dist/: make sdist")
-    return 0 if check(archives[-1], given.suite) else 1
+    require("debootstrap", "unshare", "ip")
+    archive = newest("cutthrough-*.tar.gz", "sdist")
+    return 0 if check(archive, given.suite) else 1
 
 
 if __name__ == "__main__":

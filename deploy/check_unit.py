@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from check_image import TREE, Root, children_of
+from check_image import TREE, Root, children_of, require
 
 WATCHDOG_S = 4
 PASSWORD = "of-the-unit-check"
@@ -240,7 +240,12 @@ def check_reload(machine: Machine, load: Load, file: Path) -> None:
 
 
 def main() -> int:
+    if len(sys.argv) != 2:
+        raise SystemExit(f"usage: {sys.argv[0]} ROOT, which check_image.py --keep made")
+    require("systemd-nspawn", "unshare")
     root = Root(Path(sys.argv[1]).resolve())
+    if not (root.path / "opt/cutthrough").is_dir():
+        raise SystemExit(f"{sys.argv[0]}: {root.path} is no root of check_image.py")
     origin = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Origin)
     threading.Thread(target=origin.serve_forever, daemon=True).start()
     # Below the ephemeral ports, where a caller cannot meet itself.

@@ -25,7 +25,7 @@ import sys
 import time
 from pathlib import Path
 
-from check_image import TREE, Root, host
+from check_image import TREE, Root, host, newest, require
 
 MOST_INSTALL_S = 5
 # Debian's names, by those of a wheel
@@ -110,11 +110,9 @@ def main() -> int:
     parser.add_argument("--machine", choices=ARCHITECTURES, default=os.uname().machine,
                         help="whose newest wheel [%(default)s]")
     given = parser.parse_args()
-    wheels = sorted(TREE.glob(f"dist/*manylinux*_{given.machine}.whl"),
-                    key=lambda path: path.stat().st_mtime)
-    wheel = given.wheel or (wheels[-1] if wheels else None)
-    if wheel is None:
-        parser.error("no wheel in dist/: make wheel")
+    require("debootstrap", "unshare", "ip")
+    verb = f"wheel ARCHITECTURE={ARCHITECTURES[given.machine]}"
+    wheel = given.wheel or newest(f"*manylinux*_{given.machine}.whl", verb)
     tags = re.search(r"-(cp3\d+)-.*manylinux\w*?_(x86_64|aarch64)\.whl$", wheel.name)
     if tags is None:
         parser.error(f"{wheel.name}: not a wheel for Linux on x86-64 or arm64")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes|stores:
+# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes|stores|roots:
 # what the system lacks, and .venv.
 #
 # `build` is what building needs, `run` adds what serving needs, `test` what the tests need.
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no wheel=no packages=no recipes=no stores=no
+browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no wheel=no packages=no recipes=no stores=no roots=no
 case $what in
     build | run | test) ;;
     browser) what=test browser=yes ;; # Firefox too, 90 MB: not for every test run
@@ -25,8 +25,9 @@ case $what in
     packages) what=run packages=yes ;; # to build the deb and the rpm, 5 MB
     recipes) what=test recipes=yes ;; # what logs and alerts go to, 1.3 GB
     stores) what=test stores=yes ;;   # a PostgreSQL and a Valkey that Debian lacks, 16 MB
+    roots) what=build roots=yes ;;    # other Debians, and systemd in them, 1 MB
     *)
-        echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes|stores" >&2
+        echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes|stores|roots" >&2
         exit 2
         ;;
 esac
@@ -241,6 +242,11 @@ if [ $suite = yes ]; then
     need nghttp2-proxy has nghttpx
     need libpsl-dev test -e /usr/include/libpsl.h
     need zlib1g-dev test -e /usr/include/zlib.h
+fi
+if [ $roots = yes ]; then
+    need debootstrap has debootstrap
+    need systemd-container has systemd-nspawn
+    need iproute2 has ip
 fi
 if [ $packages = yes ]; then
     need dpkg-dev has dpkg-shlibdeps
