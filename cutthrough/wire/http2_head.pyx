@@ -18,6 +18,9 @@ missing, unknown or in its wrong place, a field that speaks of the connection, a
 case. If it could be read, it is invalid, and is answered: an octet that ends a line or a word, a
 Host that differs from :authority. The rest is left to the readers of HTTP/1.1, which judge the head
 that stands here: the target, the length of the body, the limits.
+
+If the head has a length and announces trailers, which HTTP/1.1 cannot do, the length is left out, and
+the body is chunked; the caller still compares it with the length.
 """
 
 from libc.stdint cimport uint8_t
@@ -28,7 +31,7 @@ from cutthrough.wire.http2_fields cimport (
     Output, Record, Text, is_value, is_well_formed, next_field, next_trimmed, put, put_line,
     put_text)
 from cutthrough.wire.names cimport (
-    F_CONTENT_LENGTH, F_HOST, F_TE, M_CONNECT, M_OTHER, field_name, method_of)
+    F_CONTENT_LENGTH, F_HOST, F_TE, F_TRAILER, M_CONNECT, M_OTHER, field_name, method_of)
 
 # What is read before the first line can be written.
 cdef struct Request:
@@ -40,6 +43,7 @@ cdef struct Request:
     Text protocol           # of an extended CONNECT (RFC 8441)
     size_t lengths          # Content-Length fields
     size_t cookies
+    bint announces          # trailers
 
 
 cdef int build_head_of_http2(char *out, size_t room, const char *records, size_t n, bint ends,
@@ -67,11 +71,12 @@ cdef int build_head_of_http2(char *out, size_t room, const char *records, size_t
     put(&to, b"Host: ", 6)
     put_text(&to, &request.authority)
     put(&to, b"\r\n", 2)
-    put_fields(&to, records, n)
+    about.is_chunked = not ends and not about.is_tunnel and (
+        request.lengths == 0 or (about.length >= 0 and request.announces))
+    put_fields(&to, records, n, about.is_chunked)
     if request.cookies:
         put_cookies(&to, records, n)
-    if not ends and not about.is_tunnel and request.lengths == 0:
-        about.is_chunked = True
+    if about.is_chunked:
         put(&to, b"Transfer-Encoding: chunked\r\n", 28)
     put(&to, b"Connection: close\r\n\r\n", 21)
     return 0 if to.full else <int>(to.at - out)
@@ -133,6 +138,8 @@ cdef bint note_field(Request *request, const Record *field, Http2Head *about) no
         if request.host.data != NULL:
             return False
         request.host = field.value
+    elif number == F_TRAILER:
+        request.announces |= field.value.n != 0
     elif is_cookie(&field.name):
         request.cookies += 1
     return True
@@ -227,7 +234,7 @@ cdef void put_request_line(Output *out, const Request *request, bint is_tunnel) 
     put(out, b" HTTP/1.1\r\n", 11)
 
 
-cdef void put_fields(Output *out, const char *records, size_t n) noexcept nogil:
+cdef void put_fields(Output *out, const char *records, size_t n, bint is_chunked) noexcept nogil:
     cdef const char *p = records
     cdef Record field
     cdef int number
@@ -236,8 +243,10 @@ cdef void put_fields(Output *out, const char *records, size_t n) noexcept nogil:
         if field.name.data[0] == c':' or is_cookie(&field.name):
             continue
         number = field_name(field.name.data, field.name.n)
-        if number != F_HOST and number != F_TE:     # TE is of the connection in HTTP/1.1
-            put_line(out, &field)
+        if number == F_HOST or number == F_TE or (  # TE is of the connection in HTTP/1.1
+                number == F_CONTENT_LENGTH and is_chunked):
+            continue
+        put_line(out, &field)
 
 
 cdef void put_cookies(Output *out, const char *records, size_t n) noexcept nogil:

@@ -113,6 +113,31 @@ def test_trailers_come_to_a_client_of_http2(start, make_origin, reach) -> None:
     assert (bytes(got.body), got.trailers) == (b"\0\0\0\0\1x", [("grpc-status", "0")])
 
 
+def test_trailers_that_are_announced_come_beside_a_length(
+        start, make_origin, dial, reach) -> None:
+    """Go's server sends both, if an answer is small. The length was kept, for which
+    HTTP/1.1 has no trailers, and these were dropped."""
+    def answer(speaker: Speaker, stream: int) -> None:
+        received = speaker.questions[stream]
+        speaker.answer(stream, [(":status", "200"), ("content-length", "1"),
+                                ("trailer", "x-sum"),
+                                ("x-received", repr(received.trailers))],
+                       b"x", [("x-sum", "7")])
+
+    proxy, origin = start(), make_origin(speak(answer))
+    peer = reach(proxy, origin.port)
+    stream = peer.get("https://a.example/", ("content-length", "2"), ("trailer", "x-t"),
+                      method="POST", ends=False)
+    peer.send(stream, b"ab")
+    peer.h2.send_headers(stream, [("x-t", "u")], end_stream=True)
+    peer.flush()
+    got = peer.wait(stream)
+    assert (got.body, got.trailers) == (b"x", [("x-sum", "7")])
+    assert dict(got.fields)["x-received"] == repr([("x-t", "u")])
+    got = ask(enter(proxy, dial(proxy), origin.port))
+    assert (got.body, got.trailers) == (b"x", [("x-sum", "7")])
+
+
 @pytest.mark.parametrize("n", [100, 1000])
 def test_trailers_of_any_number_come_whole(start, make_origin, dial, reach, n) -> None:
     """gRPC's last one may be its status."""

@@ -54,6 +54,14 @@ def test_cookies_become_one_field() -> None:
     (GET, True, []),
     (GET, False, [b"Transfer-Encoding: chunked"]),
     ([*GET, (b"content-length", b"5")], False, [b"content-length: 5"]),
+    ([*GET, (b"content-length", b"5"), (b"trailer", b"x")], False,
+     [b"trailer: x", b"Transfer-Encoding: chunked"]),
+    ([*GET, (b"trailer", b""), (b"content-length", b"5")], False,
+     [b"trailer: ", b"content-length: 5"]),
+    ([*GET, (b"trailer", b"x"), (b"content-length", b"y")], False,
+     [b"trailer: x", b"content-length: y"]),
+    ([*GET, (b"trailer", b"x"), (b"content-length", b"0")], True,
+     [b"trailer: x", b"content-length: 0"]),
     (TUNNEL, False, []),
 ])
 def test_the_body_is_framed_for_http_11(fields, ends, framed) -> None:
@@ -152,7 +160,7 @@ VALUES = st.sampled_from([
     b"*", b"a b", b"a\r\nb", b"\t", b"\xff"])
 NAMES = st.sampled_from([
     *twin.PSEUDO, b"host", b"cookie", b"te", b"content-length", b"x", b"connection",
-    b"X", b":x", b"", b"transfer-encoding"])
+    b"trailer", b"X", b":x", b"", b"transfer-encoding"])
 BODIES = st.lists(st.tuples(
     NAMES | st.binary(max_size=3), VALUES | st.binary(max_size=5)), max_size=6)
 

@@ -38,6 +38,27 @@ def test_a_length_stays(ends) -> None:
         b"HTTP/1.1 200 ", b"content-length: 5", CLOSE]
 
 
+@pytest.mark.parametrize("length_first", [True, False])
+@pytest.mark.parametrize("method, status, ends, left_out", [
+    ("GET", b"200", False, True),
+    ("HEAD", b"200", True, False),
+    ("GET", b"200", True, False),
+    ("GET", b"304", True, False)])
+def test_a_length_makes_room_for_trailers_that_are_announced(
+        length_first, method, status, ends, left_out) -> None:
+    length = (b"content-length", b"5")
+    fields = [(b":status", status), (b"x", b"y"), (b"trailer", b"t"), (b"z", b"")]
+    fields.insert(1 if length_first else 3, length)
+    others = [b": ".join(one) for one in fields[1:] if one != length or not left_out]
+    framed = [b"Transfer-Encoding: chunked"] if left_out else []
+    assert lines(fields, method, ends)[1:] == [*others, *framed, CLOSE]
+
+
+def test_a_length_stays_beside_an_empty_announcement() -> None:
+    fields = [(b"content-length", b"5"), (b"trailer", b"")]
+    assert lines([*OKAY, *fields])[1:3] == [b"content-length: 5", b"trailer: "]
+
+
 def test_fields_keep_their_order_and_number() -> None:
     fields = [(b"set-cookie", b"a=1"), (b"x", b""), (b"set-cookie", b"b=2")]
     assert lines([*OKAY, *fields])[1:4] == [

@@ -74,24 +74,29 @@ def head_of(fields: Fields, ends: bool) -> bytes | None:
         if scheme.lower() != b"https":
             target = scheme + b"://" + authority + (b"" if path == b"*" else path)
     lines = [method + b" " + target + b" HTTP/1.1", b"Host: " + authority]
+    lengths = [value for name, value in fields if name == b"content-length"]
+    chunked = not ends and method != b"CONNECT" and (
+        not lengths
+        or (length_of(fields) is not None       # HTTP/1.1 has no trailers beside it
+            and any(name == b"trailer" and value for name, value in fields)))
+    left_out = {b"host", b"te", b"cookie"} | ({b"content-length"} if chunked else set())
     lines += [name + b": " + value for name, value in fields
-              if name[:1] != b":" and name not in (b"host", b"te", b"cookie")]
+              if name[:1] != b":" and name not in left_out]
     cookies = [value for name, value in fields if name == b"cookie"]
     if cookies:
         lines.append(b"cookie: " + b"; ".join(cookies))
-    names = [name for name, _ in fields]
-    if ends and method != b"CONNECT" and length_of(fields) > 0:
+    if ends and method != b"CONNECT" and (length_of(fields) or 0) > 0:
         return None                     # section 8.1.1
-    if not ends and method != b"CONNECT" and b"content-length" not in names:
+    if chunked:
         lines.append(b"Transfer-Encoding: chunked")
     return b"\r\n".join([*lines, b"Connection: close", b"", b""])
 
 
-def length_of(fields: Fields) -> int:
-    """By the only Content-Length; 0: it is none."""
+def length_of(fields: Fields) -> int | None:
+    """By the only Content-Length; None: it is none."""
     values = [value for name, value in fields if name == b"content-length"]
     is_length = len(values) == 1 and re.fullmatch(rb"[0-9]{1,18}", values[0])
-    return int(values[0]) if is_length else 0
+    return int(values[0]) if is_length else None
 
 
 def trailers_of(fields: Fields) -> bytes | None:
