@@ -197,8 +197,8 @@ class RedisFleet:
                     if self._has_new_users:
                         self._spent_before.setdefault(id, spent)
                     before = self._spent_before.get(id, 0)
-                    if spent < before:       # the row is another one
-                        before = self._spent_before[id] = 0
+                    if spent < before:       # another row, or a charge was undone
+                        before = self._spent_before[id] = spent
                     usage = usage_of(connections, tunnels, spent - before, moved)
                     self._unpublished[id] = usage
                     if usage != NOTHING:

@@ -219,6 +219,22 @@ async def test_a_redis_that_lost_its_data_gets_the_usage_once_more(join, redis, 
         holder.close()
 
 
+async def test_a_charge_of_a_former_session_that_is_undone_is_no_debt(join, client):
+    """The row was taken for another one, and all that its user had spent before was a
+    debt of the others: they answered 429 for as long as it takes to earn it."""
+    limits = {"requests_per_second": 1, "burst": 1000}
+    a, b = join(["u", "v"], **limits), join(["u", "v"], **limits)
+    waiting, other = a.holder("u"), b.holder("u")
+    for _ in range(300):
+        assert waiting.ask(b"u", now=time.monotonic())[0] == "entered"
+    await becomes(lambda: b.uses("u")[0] == 2, "what a holds")
+    waiting.ask_again(b"v", now=time.monotonic())   # as a hook that names other limits
+    await becomes(lambda: b.uses("u")[0] == 1 and b.uses("v")[0] == 1, "its move")
+    assert sums(client)[id_of("u")] == (1, 0, 0)
+    for holder in (waiting, other):
+        holder.close()
+
+
 async def test_both_add_what_the_other_moved(join):
     a, b = (join(["u"], bytes_per_day=10**9) for _ in range(2))
     a.moved("u", 5000)
