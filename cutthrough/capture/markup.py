@@ -81,8 +81,9 @@ def show_markup(text: str, is_html: bool) -> Iterator[str]:
         yield line
 
 
-def read_tokens(text: str, is_html: bool) -> Iterator[Token]:
-    """All of the text, in order."""
+def read_tokens(text: str, is_html: bool,
+                raw: frozenset[str] = RAW) -> Iterator[Token]:
+    """All of the text, in order. `raw`: elements of HTML whose tags are text."""
     at = position = 0
     size = len(text)
     while (begin := text.find("<", position)) >= 0:
@@ -101,7 +102,7 @@ def read_tokens(text: str, is_html: bool) -> Iterator[Token]:
             continue
         name = tag[2].lower() if is_html else tag[2]
         yield Token("close" if tag[1] else "open", tag[0], name)
-        if is_html and name in RAW and not tag[1]:
+        if is_html and name in raw and not tag[1]:
             match = re.compile(rf"</{re.escape(name)}\b", re.I).search(text, at)
             end = match.start() if match else size
             if text[at:end].strip():

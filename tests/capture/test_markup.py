@@ -117,5 +117,27 @@ def test_a_preview_has_text_structure_and_images_in_it():
         '<img src="data:image/png;base64,AA=="><img>two<b>three</body></html>')
 
 
+@pytest.mark.parametrize("piece", [
+    "<a b='", '<a b="', "<a ", "<a =", "<b a=", "<b/", "<b \t", "<b a='' ", "<!--",
+    "</a", "<![CDATA[", "<title>", "<script></script ", "<b>", "</b>",
+    "<img alt=a src='"])
+def test_the_time_of_a_preview_is_linear(piece):
+    """10 000 tags without an end took longer than the process that reads for
+    operators may: it was killed, and with it what others had asked."""
+    begun = time.process_time()
+    make_preview(piece * (MOST_TEXT // len(piece)))
+    assert time.process_time() - begun < 15
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("<![<!a>x", "x"), ("&#" + "9" * 5000, "&#" + "9" * 5000),
+    ("<b title='&#" + "9" * 5000 + ";'>x", None), ("<!x[y>z", "z"),
+    ("<pre><i>x</pre><xmp><i></xmp>", "<pre><i>x</i></pre>&lt;i&gt;"),
+    ("<svg/>a<script/>b</script>c", "ac"), ("<b title=a title=b lang>", None)])
+def test_what_is_malformed_has_a_preview(text, shown):
+    made = make_preview(text).partition("<body>")[2].removesuffix("</body></html>")
+    assert shown is None or made == shown
+
+
 def test_a_preview_is_bounded():
     assert len(make_preview("<b>" * MOST_TEXT)) < MOST_TEXT + 1000
