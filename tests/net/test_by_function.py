@@ -1,6 +1,7 @@
 """The function before the name servers: calls are shared, bounded, cancelled (R31)."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -88,6 +89,15 @@ async def test_calls_are_bounded_and_shared_out():
     assert resolver.stats()["refused"] == 2
     function.go.set()
     await asyncio.wait_for(asyncio.gather(*waiting), 20)
+    await resolver.close()
+
+
+async def test_of_addresses_without_end_the_first_are_taken():
+    """A generator that never ends kept the worker, and took its memory."""
+    resolver = make(lambda host, port, user: (
+        f"127.0.{n >> 8 & 255}.{n & 255}" for n in itertools.count()))
+    answer = await asyncio.wait_for(ask(resolver), 20)
+    assert answer.texts() == [f"127.0.0.{n}" for n in range(16)]
     await resolver.close()
 
 

@@ -18,6 +18,7 @@ import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from itertools import islice
 
 from cutthrough import contained
 from cutthrough.net.address import Addresses
@@ -36,6 +37,8 @@ log = logging.getLogger("cutthrough")
 
 # Calls under way: a function that hangs must not pile up tasks without end (R31)
 MOST_CALLS = 1024
+# Addresses of an answer: `Addresses` has no more, and an iterator may have no end
+MOST_ADDRESSES = 16
 
 Given = Iterable[str] | None
 Function = Callable[[str, int, str], Given | Awaitable[Given]]
@@ -177,7 +180,8 @@ def _read(given: Iterable[str]) -> Answer:
     """Raises ValueError if it has anything but addresses without a zone."""
     if isinstance(given, str):
         raise ValueError("returned a text, not a list of addresses")
-    texts = [str(ipaddress.ip_address(str(text))) for text in given]
+    texts = [str(ipaddress.ip_address(str(text)))
+             for text in islice(given, MOST_ADDRESSES)]
     zoned = [text for text in texts if "%" in text]
     if zoned:
         raise ValueError(f"{zoned[0]} has a zone")
