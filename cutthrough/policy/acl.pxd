@@ -49,7 +49,7 @@ cdef struct Question:
     Path *path              # of a plain request; NULL: it has none, as a tunnel and OPTIONS *
 
 cdef struct Verdict:
-    int outcome             # OK, DESTINATION_DENIED or PATH_DENIED
+    int outcome             # OK, DESTINATION_DENIED, PATH_DENIED or TLS_REFUSED
     int rule                # index in Acl.rules; -1: the default
     int limits              # index in Acl.limits; -1: the rule names none
     Hop hop                 # the way of a request that passes

@@ -174,11 +174,9 @@ cdef class Acl:
         return 0
 
     def subjects_of(self, user, groups=()):
-        """Returns the bitmap for Question.subjects. A subject is the users and groups that a
-        rule names; the bitmap has those that this user belongs to.
-
-        Made once for each user, given as bytes or str. The policy's groups of the user are
-        added to `groups`."""
+        """Returns the bitmap for Question.subjects. A subject is the users and groups that a rule
+        names; the bitmap has those that this user, given as bytes or str, belongs to. The policy's
+        groups of the user are added to `groups`. Made once for each user."""
         name = user.decode() if isinstance(user, bytes) else user
         bits = bytearray((self.n_subjects + 7) // 8)
         numbers = [0, *self.subjects_of_user.get(name, ())]
@@ -225,6 +223,8 @@ cdef class Acl:
         row = &self.fallback if best == UINT32_MAX else &self.rows[best]
         v.outcome = OK if row.action != DENY else (
             PATH_DENIED if row.paths or by_path < best else DESTINATION_DENIED)
+        if row.demand.tls == TLS_IS_REFUSED and q.opening != NULL and q.opening.protocol == TLS:
+            v.outcome = TLS_REFUSED
         v.rule = -1 if best == UINT32_MAX else <int>best
         v.limits = row.limits
         memset(&v.hop, 0, sizeof(v.hop))
@@ -345,6 +345,8 @@ cdef class Acl:
 
     cdef int outcome_by_opening(self, const Question *q, int before, int now) noexcept nogil:
         cdef Met why = IS_MET
+        if now >= 0 and self.rows[now].action != DENY:
+            return TLS_REFUSED
         if before >= 0 and self.rows[before].by_opening:
             why = self.unmet(q, &self.rows[before])
         if why == IS_MET and now >= 0:
@@ -414,8 +416,6 @@ cdef class Acl:
             self.judge(&q, &v)
             if v.outcome != OK:
                 v.outcome = self.outcome_by_opening(&q, before, v.rule)
-            elif q.opening.protocol == TLS and self.tls_of(v.rule) == TLS_IS_REFUSED:
-                v.outcome = TLS_REFUSED
         looked = {}
         read_carried(q.address, &carried)
         for i in range(self.find_runs(&q, &carried, runs)):

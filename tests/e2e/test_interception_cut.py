@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.inside import HERE, ask, config, enter, over_tls
+from tests.support.inside import HERE, ask, config, enter, okay, over_tls
 from tests.support.inside_http2 import reach as reach
 from tests.support.origin import Connection, echo
 
@@ -73,6 +73,29 @@ def test_a_stream_inside_is_cut(start, make_origin, reach) -> None:
     while peer.answers[stream].reset is None:
         assert peer.read()
     proxy.wait_reason("destination_denied", url=f"https://a.example:{origin.port}/events")
+
+
+def test_tls_that_is_refused_now_passes_no_more_requests(start, make_origin, dial):
+    """A connection that was open went on under a rule that lets no TLS pass."""
+    proxy, origin = start(), make_origin(over_tls(okay))
+    client = enter(proxy, dial(proxy), origin.port)
+    assert ask(client).status == 200
+    proxy.policy.write_text(RULES.replace('"intercept"', '"refuse"'))
+    assert "refused" not in proxy.hup()
+    assert ask(client).status == 403
+    assert len(origin.requests) == 1
+
+
+def test_a_websocket_inside_is_cut_by_a_rule_that_refuses_tls(start, make_origin, dial):
+    proxy, origin = start(), make_origin(over_tls(script))
+    client = enter(proxy, dial(proxy), origin.port)
+    assert ask(client, "GET", "/ws", "Connection: Upgrade",
+               "Upgrade: websocket").status == 101
+    proxy.policy.write_text(RULES.replace('"intercept"', '"refuse"\ncut = true'))
+    assert "refused" not in proxy.hup()
+    with pytest.raises(ConnectionResetError):
+        client.read_exact(1)
+    proxy.wait_reason("destination_denied", kind="tunnel", upgrade=True)
 
 
 def test_without_cut_it_ends_by_itself(start, make_origin, dial) -> None:

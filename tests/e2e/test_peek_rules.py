@@ -267,6 +267,21 @@ def test_a_reload_judges_by_the_bytes_that_are_remembered(
         wait_until(lambda: proxy.log_path.read_text() == line, "a line")
 
 
+def test_a_rule_that_refuses_tls_ends_the_tunnels_that_have_it(
+        start, make_origin, dial):
+    """Its `cut` ended none of them: the rule is one that allows."""
+    policy = f'[[rules]]\naction = "allow"\n{HERE}'
+    proxy, origin = start(policy, "peek_tunnels = true\n"), make_origin(echo)
+    refused, other = tunnel(proxy, dial, origin), tunnel(proxy, dial, origin)
+    for client, data in (refused, hello()), (other, b"no TLS"):
+        client.send(data)
+        assert client.read_exact(len(data)) == data
+    proxy.policy.write_text(f'{policy}tls = "refuse"\ncut = true\n')
+    proxy.hup()
+    assert rest_of(refused) == b""
+    assert_passes(other, b"more")
+
+
 def test_a_reload_while_a_tunnel_waits_counts(start, make_origin, dial):
     proxy, origin = start(ONLY_TLS, head_timeout="20s"), make_origin(echo)
     client = tunnel(proxy, dial, origin)

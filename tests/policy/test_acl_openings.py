@@ -128,6 +128,13 @@ def test_another_name_is_allowed_if_the_rules_allow_it():
     assert outcome("") == "sni_denied"
 
 
+def test_a_name_whose_rule_refuses_tls_is_not_allowed():
+    """TLS to a name that no tunnel reaches by TLS passed in the tunnel to another."""
+    rules = (allow(hosts=("plain.example",), tls="refuse"),
+             allow(hosts=("a.example",), sni="allowed"))
+    assert ask(*rules, opening=("tls", "plain.example", "")).outcome == "sni_denied"
+
+
 def test_two_rules_that_ask_for_each_other_s_names_end():
     rules = (allow(hosts=("a.example",), sni="allowed"),
              allow(hosts=("b.example",), sni="allowed"))

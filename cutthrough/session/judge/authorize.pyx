@@ -15,8 +15,7 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.outcome cimport BODY_TOO_LARGE, DESTINATION_DENIED, OK, SNI_DENIED, TLS_REFUSED
 from cutthrough.policy.acl cimport (
     KIND_UPGRADE, MOST_METHOD, REPLAYS, Acl, Question, Verdict, read_capitals)
-from cutthrough.policy.first_bytes cimport (
-    ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
+from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.model.client cimport Client, own_opening, user_of
@@ -73,7 +72,8 @@ cdef int judge_connect(Client c, Inside inside) except -1:
     verdict.maybe = False
     if outcome == OK and c.snapshot.acl is not None:
         ask_connect(c, inside, c.snapshot, &verdict, &named)
-        outcome = verdict.outcome if verdict.outcome != OK else named.outcome
+        if verdict.outcome != OK or named.outcome != OK:
+            outcome = DESTINATION_DENIED
     if outcome == OK:
         inside.snapshot, inside.account = c.snapshot, c.account
         inside.route = <uint16_t>verdict.route
@@ -247,9 +247,9 @@ cdef int judge_server_name(Client c) except -1:
     acl.judge(&q, &verdict)
     if verdict.outcome != OK:
         c.request.rule = verdict.rule
-        return SNI_DENIED
+        return TLS_REFUSED if verdict.outcome == TLS_REFUSED else SNI_DENIED
     c.request.reported |= verdict.report
-    return TLS_REFUSED if acl.tls_of(verdict.rule) == TLS_IS_REFUSED else OK
+    return OK
 
 
 cdef const Address *known_address(Client c, Address *out) except? NULL:

@@ -27,10 +27,9 @@ from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, can_peek, try_peek, try_recv)
 from cutthrough.outcome cimport (
     CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT,
-    RECORDING_MISSED, TLS_REFUSED)
+    RECORDING_MISSED)
 from cutthrough.policy.acl cimport REPLAYS
-from cutthrough.policy.first_bytes cimport (
-    ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
+from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.session.judge.authorize cimport judge_opening, judge_server_name
 from cutthrough.session.judge.under_way cimport is_cut_meanwhile
 from cutthrough.session.model.broken cimport outcome_of_break
@@ -169,8 +168,6 @@ cdef bint judge_tunnel(Client c, Protocol protocol, bint is_handshake) except -1
         outcome = admit_again(c)
     if judged and protocol == TLS:
         fate = c.snapshot.acl.tls_of(c.request.rule)
-    if outcome == OK and fate == TLS_IS_REFUSED:
-        outcome = TLS_REFUSED
     opens = (fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED) and (
         not passes_by_hook(c))
     if outcome == OK and opens:
