@@ -19,6 +19,7 @@ from cutthrough.generation.sources import make_source, names_of_users
 from cutthrough.policy.address import class_of
 from cutthrough.policy.answer import Caller
 from cutthrough.policy.source import Policy
+from cutthrough.wire.target import read_request_target
 
 OK = "ok"
 NOBODY = "-"                                 # in place of the user's name
@@ -82,11 +83,23 @@ class DryRun:
         self._of_users = names_of_users(config, policy)
         self.has_paths = any(rule.paths for rule in policy.rules)
         self._way: tuple[str, str] | None = None
+        self._connect: Request | None = None
+        self._passes_tls = False
+        self.address = ""               # of every request, whatever its host is
 
-    def inside(self, route: str, source: str) -> "DryRun":
-        """Decides about requests inside an intercepted tunnel that went this way."""
+    def inside(self, route: str, source: str, connect: Request | None) -> "DryRun":
+        """Decides about requests inside an intercepted tunnel that went this way.
+        `connect`: the tunnel's, if it names an address and its client a server."""
         judge = copy.copy(self)
-        judge._way = route, source
+        judge._way, judge._connect = (route, source), connect
+        judge.address = connect.host if connect is not None else ""
+        return judge
+
+    def passing_tls(self) -> "DryRun":
+        """Decides about a tunnel that the hook wants unopened: it is opened only if its
+        rule replays."""
+        judge = copy.copy(self)
+        judge._passes_tls = True
         return judge
 
     def find_caller(self, user: str, client: str = "127.0.0.1",
@@ -140,7 +153,9 @@ class DryRun:
         finding = Finding(OK)
         if self.snapshot.acl is not None:
             finding = self._ask(request, address, opening, path)
-        if finding.outcome == OK and not finding.opens_floor:
+        if finding.outcome == OK and not finding.opens_floor and (
+                self._connect is None or not self._ask(
+                    self._connect, address, opening, None).opens_floor):
             finding = finding._replace(outcome=self.snapshot.floor_outcome(address))
         if finding.outcome != OK:
             return finding
@@ -186,9 +201,36 @@ class DryRun:
             opens_floor=answer.opens_floor, limits=answer.limits, source=source,
             address_dependent=answer.maybe, route=route, waits=answer.waits,
             faults=answer.faults, filters=answer.filters)
-        return finding if rule is None else finding._replace(
-            capture=rule.capture, headers=rule.headers, tls=rule.tls,
+        if rule is None:
+            return finding
+        tls = rule.tls
+        if self._passes_tls and opens_tls(tls) and rule.recording != "replay":
+            tls = "pass"
+        finding = finding._replace(
+            capture=rule.capture, headers=rule.headers, tls=tls,
             pinned=rule.pinned, client_certificate=rule.client_certificate)
+        if opening is not None and finding.outcome == OK and opens_tls(tls):
+            return self._with_server_name(request, finding, opening)
+        return finding
+
+    def _with_server_name(self, request: Request, finding: Finding,
+                          opening: FirstBytes) -> Finding:
+        """A tunnel is opened for its own host; or, if that is an address, for a server
+        that the rules allow there (R77)."""
+        name = read_server_name(opening.sni)
+        if opening.protocol != "tls" or opening.sni == "" or name == request.host:
+            return finding
+        if not name or is_address(name) or not is_address(request.host):
+            return finding._replace(outcome="sni_denied")
+        assert self.snapshot.acl is not None
+        answer = self.snapshot.acl.ask(
+            host=name, port=request.port, caller=request.caller, method=request.method,
+            address=request.host, opening=opening)
+        if answer.outcome == OK:
+            return finding._replace(report=finding.report or answer.report)
+        return finding._replace(
+            rule=self._show_rule(answer.rule), outcome="tls_refused"
+            if answer.outcome == "tls_refused" else "sni_denied")
 
     def _show_rule(self, index: int) -> str:
         if index < 0:
@@ -239,6 +281,21 @@ class DryRun:
             if group in policy.group_limits:
                 return policy.group_limits[group]
         return "default" if "default" in policy.limits else ""
+
+
+def opens_tls(tls: str) -> bool:
+    """Whether a rule with this value of `tls` intercepts."""
+    return tls.startswith("intercept")
+
+
+def read_server_name(text: str) -> str:
+    """The host in a ClientHello, in canonical spelling; "": it is none."""
+    head = f"CONNECT {text}:1 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    try:
+        parts = read_request_target(head)
+    except ValueError:
+        return ""
+    return "" if isinstance(parts, str) else parts["host"]
 
 
 def is_address(host: str) -> bool:

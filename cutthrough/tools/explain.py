@@ -37,7 +37,9 @@ from cutthrough.tools.dry_run import (
     FirstBytes,
     Request,
     is_address,
+    opens_tls,
     printable,
+    read_server_name,
 )
 from cutthrough.tools.explain_target import (
     is_https,
@@ -53,7 +55,7 @@ from cutthrough.tools.explain_ways import (
     show_route,
     show_source,
 )
-from cutthrough.tools.explanation import Explanation, Place, remedy_of
+from cutthrough.tools.explanation import Explanation, Place, remedy_of, show_places
 from cutthrough.wire.openings import PROTOCOLS
 from cutthrough.wire.paths import readings_of
 from cutthrough.wire.proxy_header import pack_tlvs
@@ -175,13 +177,16 @@ async def _decide_inside(judge: DryRun, caller: Caller, result: Explanation,
     connect.remedy = remedy_of(connect, bool(judge.policy.source))
     if connect.outcome != OK or not is_opened(connect):
         return connect.outcome
+    around = None
+    name = read_server_name(opening.sni)
+    if is_address(host) and name != host and opening.sni:
+        around, result.host = Request(caller, "CONNECT", host, result.port), name
     return await _decide(
-        judge.inside(connect.route, connect.source), caller, result, None)
+        judge.inside(connect.route, connect.source, around), caller, result, None)
 
 
 def is_opened(connect: Explanation) -> bool:
-    """Whether a rule intercepts this tunnel."""
-    return connect.tls.startswith("intercept")
+    return opens_tls(connect.tls)
 
 
 async def _decide(judge: DryRun, caller: Caller, result: Explanation,
@@ -207,6 +212,7 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
         if result.hook_outcome != OK or decision is None:
             return result.hook_outcome
         of_hook = decision.limits
+        judge = judge.passing_tls() if decision.tls else judge
     _set_route(judge, caller, result, by_name)
     if result.for_origin:
         result.dns = "not needed: the servers of an origin are named"
@@ -306,6 +312,9 @@ def _outcome_of(decision: Decision | None) -> str:
 async def _resolve(judge: DryRun, result: Explanation) -> Answer:
     """Resolves a name like a worker; an address needs no name server."""
     config, host = judge.config, result.host.encode()
+    if judge.address:
+        result.dns = "not needed: the tunnel goes to an address"
+        return Addresses([judge.address])
     if is_address(result.host):
         result.dns = "not needed: it is an address"
         return Addresses([result.host])
@@ -390,7 +399,7 @@ def _show_one(result: Explanation, judge: DryRun) -> list[str]:
         count = f"{len(result.addresses)} found  "
         addresses = "" if result.dns.startswith("not") else count
         lines.append(("dns", f"{addresses}{result.dns}{took}"))
-    lines += [("address", text) for text in _show_places(result)]
+    lines += [("address", text) for text in show_places(result)]
     if result.tunnel == "maybe":
         lines.append(("tunnel", "maybe  decided again when its first bytes are there: "
                       "--protocol, --sni, --ja4"))
@@ -431,17 +440,3 @@ def _show_one(result: Explanation, judge: DryRun) -> list[str]:
     if result.remedy:
         lines.append(("remedy", result.remedy))
     return [f"{word:<9}{printable(text).rstrip()}" for word, text in lines]
-
-
-def _show_places(result: Explanation) -> list[str]:
-    if not result.addresses:
-        return []
-    width = max(len(place.address) for place in result.addresses)
-    kinds = max(len(place.kind) + 4 * place.ours for place in result.addresses)
-    lines = []
-    for place in result.addresses:
-        kind = f"{place.kind}{' own' if place.ours else ''}"
-        floor = "  opens the floor" if place.opens_floor and result.floor else ""
-        lines.append(f"{place.address:<{width}}  {kind:<{kinds}}  {place.outcome}  "
-                     f"{place.rule}{floor}")
-    return lines

@@ -81,3 +81,18 @@ def remedy_of(result: Explanation, has_policy: bool) -> str:
     if result.dns.startswith("not needed"):
         return text
     return text + "; if the name is not yours, it may be aimed at your network"
+
+
+def show_places(result: Explanation) -> list[str]:
+    """The lines about the addresses."""
+    if not result.addresses:
+        return []
+    width = max(len(place.address) for place in result.addresses)
+    kinds = max(len(place.kind) + 4 * place.ours for place in result.addresses)
+    lines = []
+    for place in result.addresses:
+        kind = f"{place.kind}{' own' if place.ours else ''}"
+        floor = "  opens the floor" if place.opens_floor and result.floor else ""
+        lines.append(f"{place.address:<{width}}  {kind:<{kinds}}  {place.outcome}  "
+                     f"{place.rule}{floor}")
+    return lines

@@ -83,3 +83,42 @@ def test_the_port_is_443_or_the_urls(explain, url, port):
         assert told["outcome"] == "bad_target" and told["connect"] is None
     else:
         assert told["connect"]["port"] == told["port"] == port
+
+
+@pytest.mark.parametrize(("host", "sni", "outcome"), [
+    ("site.example", "Site.Example.", "ok"),
+    ("site.example", "b.example", "sni_denied"),
+    (HOST, "b.example", "ok"), (HOST, "secret.example", "sni_denied"),
+    (HOST, "plain.example", "tls_refused"), (HOST, PASSED, "sni_denied"),
+    (HOST, "no%host", "sni_denied"), (PASSED, "secret.example", "ok")])
+def test_an_opened_tunnel_has_the_server_name_that_it_was_let_pass_for(
+        explain, policy, host, sni, outcome):
+    """Of each it said that the tunnel passes."""
+    policy.write_text(
+        '[[rules]]\naction = "deny"\nhosts = ["secret.example"]\n'
+        '[[rules]]\naction = "allow"\nhosts = ["plain.example"]\ntls = "refuse"\n'
+        + POLICY)
+    _, lines = explain("CONNECT", f"{host}:443", "--sni", sni, "--json")
+    assert json.loads(lines[0])["outcome"] == outcome
+
+
+def test_behind_an_address_the_request_is_for_the_server(explain, policy):
+    """R77: the rules judge its name, at the address that the CONNECT opened."""
+    policy.write_text(POLICY.replace(f'"{HOST}", "site', '"10.0.0.5", "site', 1))
+    flags = ("--sni", "site.example", "--json")
+    for path, outcome in (("/api/x", "ok"), ("/admin", "path_denied")):
+        _, lines = explain("GET", f"https://10.0.0.5{path}", *flags)
+        told = json.loads(lines[0])
+        assert told["outcome"] == outcome and told["host"] == "site.example"
+    _, lines = explain("GET", "https://10.0.0.5/api/x", "--sni", "b.example", "--json")
+    assert json.loads(lines[0])["outcome"] == "destination_denied"
+
+
+def test_a_tunnel_that_the_hook_has_pass_is_not_opened(explain, tmp_path, monkeypatch):
+    (tmp_path / "passing_hook.py").write_text(
+        "from cutthrough import Decision\n\n\nasync def decide(request):\n"
+        '    return Decision(True, tls="pass")\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    status, lines = explain(
+        "GET", f"https://{HOST}/admin", "--policy-hook", "passing_hook:decide")
+    assert status == 0 and lines[-1].startswith("inside   not judged")
