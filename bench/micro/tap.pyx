@@ -5,7 +5,7 @@ from time import perf_counter
 
 from cutthrough.tape.ring cimport Ring
 from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport OK
 from cutthrough.policy.snapshot cimport Snapshot
@@ -25,7 +25,7 @@ def tap_heads(Observer observer, Ring ring, Snapshot snapshot, bytes request, by
     """A plain request over a pooled connection. The reader costs nothing here: room is freed, and
     the records are not read."""
     cdef Client client = Client.__new__(Client)
-    cdef Stream origin = Stream.__new__(Stream)
+    cdef Upstream origin = Upstream.__new__(Upstream)
     cdef Head head
     cdef const char *data = response
     cdef long i

@@ -2,16 +2,16 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.net.connector cimport Upstream, UpstreamOwner
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.relay cimport Relay
 
 
 @cython.no_gc
-cdef class Bridge(StreamOwner):
+cdef class Bridge(UpstreamOwner):
     """Has the transport's socket; the bytes that it relays go through `pier`."""
     cdef Relay relay
-    cdef Stream pier        # our end of the pair
+    cdef Upstream pier      # our end of the pair
     cdef Endpoint user      # has the other end; None: it has closed
     cdef object key         # of the table
     cdef int64_t linger_ms

@@ -15,7 +15,7 @@ its last bytes and its peer's end.
 cimport cython
 from libc.stdint cimport INT64_MAX, int64_t
 from cutthrough.net cimport linux
-from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.net.connector cimport Upstream, UpstreamOwner
 from cutthrough.net.multiplex cimport is_stream, multiplexer
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport (
@@ -32,7 +32,7 @@ cdef dict by_user = {}          # number of the endpoint -> Bridge
 
 
 @cython.no_gc
-cdef class Bridge(StreamOwner):
+cdef class Bridge(UpstreamOwner):
 
     cdef int on_ready(self) except -1:
         cdef Resumed resumed
@@ -56,7 +56,7 @@ cdef class Bridge(StreamOwner):
             return self.poller.call_when_room(self)
         return self.poller.call_again(self) if resumed == BY_TURN else 0
 
-    cdef int on_stream(self, Stream stream) except -1:
+    cdef int on_upstream(self, Upstream upstream) except -1:
         return self.on_ready()
 
     cdef int on_deadline(self) except -1:
@@ -74,7 +74,7 @@ cdef class Bridge(StreamOwner):
         if self.pier is not None:
             self.pier.close()
             self.pier = None
-        return StreamOwner.close(self)
+        return UpstreamOwner.close(self)
 
 
 cdef int forget(Bridge bridge) except -1:
@@ -108,7 +108,7 @@ cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
     cdef int[2] pair
     cdef Socket outer = user.sock
     cdef Bridge bridge = Bridge.__new__(Bridge)
-    cdef Stream pier = Stream.__new__(Stream)
+    cdef Upstream pier = Upstream.__new__(Upstream)
     bridge.key = <size_t><void *>user
     bridges.add(bridge)                     # from here on nothing needs memory but the tables
     by_user[bridge.key] = bridge

@@ -29,19 +29,19 @@ cdef enum:
 
 
 @cython.no_gc
-cdef class StreamOwner(Endpoint):
+cdef class UpstreamOwner(Endpoint):
 
-    cdef int on_stream(self, Stream stream) except -1:
+    cdef int on_upstream(self, Upstream upstream) except -1:
         return 0
 
-    cdef int on_stream_deadline(self, Stream stream) except -1:
+    cdef int on_upstream_deadline(self, Upstream upstream) except -1:
         return 0
 
-    cdef int on_stream_fault(self, Stream stream) except -1:
-        stream.close()
+    cdef int on_upstream_fault(self, Upstream upstream) except -1:
+        upstream.close()
         return self.on_fault()
 
-    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
+    cdef int on_dialled(self, Connector connector, Upstream upstream, int error) except -1:
         return 0
 
     cdef Leave may_dial(self, const Address *address) except FAULT:
@@ -52,19 +52,19 @@ cdef class StreamOwner(Endpoint):
 
 
 @cython.no_gc
-cdef class Stream(Endpoint):
+cdef class Upstream(Endpoint):
 
     cdef int on_ready(self) except -1:
-        cdef StreamOwner owner = self.owner     # a reference: the call may drop ours
-        return owner.on_stream(self) if owner is not None else self.close()
+        cdef UpstreamOwner owner = self.owner   # a reference: the call may drop ours
+        return owner.on_upstream(self) if owner is not None else self.close()
 
     cdef int on_deadline(self) except -1:
-        cdef StreamOwner owner = self.owner
-        return owner.on_stream_deadline(self) if owner is not None else self.close()
+        cdef UpstreamOwner owner = self.owner
+        return owner.on_upstream_deadline(self) if owner is not None else self.close()
 
     cdef int on_fault(self) except -1:
-        cdef StreamOwner owner = self.owner
-        return owner.on_stream_fault(self) if owner is not None else self.close()
+        cdef UpstreamOwner owner = self.owner
+        return owner.on_upstream_fault(self) if owner is not None else self.close()
 
     cdef bint is_timed(self) noexcept:
         # Its own deadline while connecting and in the idle pool; else its session's
@@ -76,7 +76,7 @@ cdef class Stream(Endpoint):
         return Endpoint.close(self)
 
 
-cdef Connector dial(Poller poller, StreamOwner owner, Addresses addresses, int port,
+cdef Connector dial(Poller poller, UpstreamOwner owner, Addresses addresses, int port,
                     int64_t timeout_ms):
     cdef Connector c = Connector.__new__(Connector)
     c.poller = poller
@@ -115,14 +115,14 @@ cdef int meant_by(int error, const Address *address) noexcept:
     return error
 
 
-cdef bint is_itself(Stream stream) noexcept:
+cdef bint is_itself(Upstream upstream) noexcept:
     """If a socket dials a free port of this host, it may get that very port as its own. It is
     then connected to itself (TCP's simultaneous open), and no listener exists."""
     cdef sockaddr_storage name
     cdef Address own
-    return (read_own_name(&stream.sock, &name)
-            and from_sockaddr(&name, &own) and own.port == stream.address.port
-            and is_same_address(&own, &stream.address))
+    return (read_own_name(&upstream.sock, &name)
+            and from_sockaddr(&name, &own) and own.port == upstream.address.port
+            and is_same_address(&own, &upstream.address))
 
 
 cdef int error_of(Socket *s) noexcept nogil:
@@ -149,118 +149,118 @@ cdef class Connector:
         """True: under way, or connected and answered. False: not allowed, or failed (`error`)."""
         cdef Leave leave
         cdef int failed
-        cdef Stream stream = Stream.__new__(Stream)
-        stream.address = self.addresses.items[self.i]
-        stream.address.port = <unsigned short>self.port
+        cdef Upstream upstream = Upstream.__new__(Upstream)
+        upstream.address = self.addresses.items[self.i]
+        upstream.address.port = <unsigned short>self.port
         self.i += 1
-        leave = self.owner.may_dial(&stream.address)
+        leave = self.owner.may_dial(&upstream.address)
         if leave == FORBIDDEN:
             return False
-        self.tried = stream.address
+        self.tried = upstream.address
         if self.attempts is not None and len(self.attempts) == MOST_ATTEMPTS:
-            self._end(<Stream>self.attempts[0], ETIMEDOUT)
-        failed = self._begin(stream, leave)
+            self._end(<Upstream>self.attempts[0], ETIMEDOUT)
+        failed = self._begin(upstream, leave)
         if failed == UNPREPARED:
             return False
         if failed and failed != -EINPROGRESS:
-            return self._note(meant_by(-failed, &stream.address))
+            return self._note(meant_by(-failed, &upstream.address))
         try:
-            self.poller.add(stream)
+            self.poller.add(upstream)
         except OSError as refusal:          # no memory, or this user's epoll watches are used up
             self._note(refusal.errno)
-            sys_close(&stream.sock)
+            sys_close(&upstream.sock)
             return False
         if failed == 0:                     # loopback often connects at once
-            if is_itself(stream):
+            if is_itself(upstream):
                 self._note(ECONNREFUSED)
-                stream.close()
+                upstream.close()
                 return False
-            stream.sock.ready = CAN_WRITE
-            self._answer(stream, 0)
+            upstream.sock.ready = CAN_WRITE
+            self._answer(upstream, 0)
             return True
-        stream.owner = self
+        upstream.owner = self
         if self.attempts:                   # only the newest attempt's timer begins the next
-            (<Stream>self.attempts[-1]).set_deadline(left_ms)
+            (<Upstream>self.attempts[-1]).set_deadline(left_ms)
         else:
             self.attempts = []
-        self.attempts.append(stream)
+        self.attempts.append(upstream)
         if self.i < self.addresses.n:
             left_ms = min(left_ms, STAGGER_MS)
-        stream.set_deadline(left_ms)
+        upstream.set_deadline(left_ms)
         return True
 
-    cdef int _begin(self, Stream stream, Leave leave) except? UNPREPARED:
+    cdef int _begin(self, Upstream upstream, Leave leave) except? UNPREPARED:
         """0: connected; -EINPROGRESS; UNPREPARED, or another -errno, and nothing is open."""
         cdef sockaddr_storage name
         cdef socklen_t name_len
         cdef bint is_prepared = leave != IF_PREPARED
         cdef int failed
         if self.poller.dials != KERNEL:
-            failed = open_transport(&stream.sock, self.poller.dials, 0, NULL)
-            return failed if failed or stream.sock.ready & CAN_WRITE else -EINPROGRESS
-        name_len = to_sockaddr(&stream.address, &name)
-        failed = open_tcp(&stream.sock, name.ss_family)
+            failed = open_transport(&upstream.sock, self.poller.dials, 0, NULL)
+            return failed if failed or upstream.sock.ready & CAN_WRITE else -EINPROGRESS
+        name_len = to_sockaddr(&upstream.address, &name)
+        failed = open_tcp(&upstream.sock, name.ss_family)
         if failed:
             return failed
         try:
             is_prepared = is_prepared or self.owner.prepare_socket(
-                &stream.sock, &stream.address)
+                &upstream.sock, &upstream.address)
         finally:
             if not is_prepared:             # or preparing it has raised
-                sys_close(&stream.sock)
-        return begin_connect(&stream.sock, &name, name_len) if is_prepared else UNPREPARED
+                sys_close(&upstream.sock)
+        return begin_connect(&upstream.sock, &name, name_len) if is_prepared else UNPREPARED
 
-    cdef int on_stream(self, Stream stream) except -1:
-        cdef int error = error_of(&stream.sock) if stream.sock.ready & BROKEN else 0
-        if error == 0 and is_itself(stream):
+    cdef int on_upstream(self, Upstream upstream) except -1:
+        cdef int error = error_of(&upstream.sock) if upstream.sock.ready & BROKEN else 0
+        if error == 0 and is_itself(upstream):
             error = ECONNREFUSED
-        if error == 0 and stream.sock.ready & CAN_WRITE:
-            self.attempts.remove(stream)
-            return self._answer(stream, 0)
+        if error == 0 and upstream.sock.ready & CAN_WRITE:
+            self.attempts.remove(upstream)
+            return self._answer(upstream, 0)
         if error == 0:
             return 0                        # an event before the handshake's end
-        self._end(stream, error)
+        self._end(upstream, error)
         return self.next()
 
-    cdef int on_stream_deadline(self, Stream stream) except -1:
+    cdef int on_upstream_deadline(self, Upstream upstream) except -1:
         """Time to begin the next attempt, or the deadline of the whole dial."""
         cdef int64_t left_ms = self.deadline_ms - self.poller.time_ms()
         if left_ms <= 0:
             return self._answer(None, ETIMEDOUT)
-        stream.set_deadline(left_ms)
+        upstream.set_deadline(left_ms)
         return self.next()
 
-    cdef int _end(self, Stream stream, int error) except -1:
+    cdef int _end(self, Upstream upstream, int error) except -1:
         """Ends a failed attempt."""
         self._note(error)
-        self.attempts.remove(stream)
-        return stream.close()
+        self.attempts.remove(upstream)
+        return upstream.close()
 
     cdef int _note(self, int error) except -1:
         if tells(error) > tells(self.error):
             self.error = error
         return 0
 
-    cdef int _answer(self, Stream stream, int error) except -1:
-        cdef StreamOwner owner = self.owner
+    cdef int _answer(self, Upstream upstream, int error) except -1:
+        cdef UpstreamOwner owner = self.owner
         self.close()
-        if stream is not None:
-            stream.owner = owner
-            stream.set_deadline(0)
+        if upstream is not None:
+            upstream.owner = owner
+            upstream.set_deadline(0)
         if owner is None:
             return 0
-        return owner.on_dialled(self, stream, error)
+        return owner.on_dialled(self, upstream, error)
 
-    cdef int on_stream_fault(self, Stream stream) except -1:
-        cdef StreamOwner owner = self.owner
+    cdef int on_upstream_fault(self, Upstream upstream) except -1:
+        cdef UpstreamOwner owner = self.owner
         self.close()
         return owner.on_fault() if owner is not None else 0
 
     cdef int close(self) except -1:
         """Ends the attempts under way. Idempotent; the owner is not called."""
-        cdef Stream stream
+        cdef Upstream upstream
         self.owner = None
         while self.attempts:
-            stream = <Stream>self.attempts.pop()
-            stream.close()
+            upstream = <Upstream>self.attempts.pop()
+            upstream.close()
         return 0

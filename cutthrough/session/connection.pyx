@@ -13,7 +13,7 @@ from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, head_scratch, scratch, shrink_block)
 from cutthrough.net.connector cimport (
-    ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
+    ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Upstream)
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, try_recv
 from cutthrough.net.transport cimport Socket
@@ -91,11 +91,11 @@ cdef class Connection(Client):
     cdef int on_ready(self) except -1:
         return HANDLERS[self.state].client_ready(self)
 
-    cdef int on_stream(self, Stream stream) except -1:
+    cdef int on_upstream(self, Upstream upstream) except -1:
         return HANDLERS[self.state].origin_ready(self)
 
-    cdef int on_stream_deadline(self, Stream stream) except -1:
-        return self.on_stream(stream)       # a relay that was paced: see charge
+    cdef int on_upstream_deadline(self, Upstream upstream) except -1:
+        return self.on_upstream(upstream)   # a relay that was paced: see charge
 
     cdef int on_deadline(self) except -1:
         note(self.context.recorder, <void *>self, self.poller.time_ms() * 1000, E_DEADLINE,
@@ -147,8 +147,8 @@ cdef class Connection(Client):
     cdef bint prepare_socket(self, const Socket *s, const Address *address) except -1:
         return prepare_origin(self, s, address)
 
-    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
-        return take_origin(self, connector, stream, error)
+    cdef int on_dialled(self, Connector connector, Upstream upstream, int error) except -1:
+        return take_origin(self, connector, upstream, error)
 
     # --- stages --------------------------------------------------------------------
 

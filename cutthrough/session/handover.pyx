@@ -17,7 +17,7 @@ from libc.string cimport memset
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport give_block
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.net.pipes cimport give_pipe
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.pump cimport Pump
@@ -231,7 +231,7 @@ def unpack(Context context, record, list fds):
     Raises ValueError, OSError or MemoryError if it cannot be taken; then the giver still has
     it, and the descriptors are closed."""
     cdef Connection c = Connection.__new__(Connection)
-    cdef Stream origin = Stream.__new__(Stream)
+    cdef Upstream origin = Upstream.__new__(Upstream)
     cdef bint passes
     lent = record.holding
     if lent is None or record.tally != context.limiter.ledger.tally():
@@ -362,7 +362,7 @@ cdef int watch(Poller poller, Endpoint endpoint, int fd) except -1:
         raise
 
 
-cdef int give_up(Client c, Stream origin, lent) except -1:
+cdef int give_up(Client c, Upstream origin, lent) except -1:
     """Undoes a half-made client: gives back its resources; its sockets stay open, the
     caller's. The giver takes back by itself what it has `lent`."""
     c.context.poller.release(c)

@@ -1,7 +1,7 @@
 """The way to the origin: a connection from the idle pool, or a new one."""
 
 from cutthrough.net.address cimport Address
-from cutthrough.net.connector cimport Connector, Stream
+from cutthrough.net.connector cimport Connector, Upstream
 from cutthrough.session.model.client cimport Client
 
 # The phases, for the request in hand; its limits are charged already unless they depend on the
@@ -20,5 +20,5 @@ cdef int send(Client client) except -1
 cdef bint may_dial_directly(Client client, const Address *address) except -1
 # The parent's socket may be readable; in state PARENT.
 cdef int on_parent(Client client) except -1
-# The dial has ended: see StreamOwner.on_dialled.
-cdef int take_origin(Client client, Connector connector, Stream stream, int error) except -1
+# The dial has ended: see UpstreamOwner.on_dialled.
+cdef int take_origin(Client client, Connector connector, Upstream upstream, int error) except -1

@@ -18,7 +18,7 @@ from functools import partial
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
-from cutthrough.net.connector cimport Connector, Stream
+from cutthrough.net.connector cimport Connector, Upstream
 from cutthrough.net.linux cimport ETIMEDOUT
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
@@ -97,7 +97,7 @@ cdef inline bint goes_by_name(Client c) except -1:
 cdef int reuse(Client c) except -1:
     """Takes a connection that is open, if the request may reach its address by the same way."""
     cdef Request *r = &c.request
-    cdef Stream stream = None
+    cdef Upstream upstream = None
     cdef uint16_t source = r.hop.source
     cdef uint16_t route = r.route
     cdef int outcome, phase
@@ -105,32 +105,32 @@ cdef int reuse(Client c) except -1:
     if r.dials or not (r.can_retry or c.entrance.is_inside):
         return OK
     if c.entrance.is_inside:
-        stream = take_spare(c)
-        if stream is None:
-            stream = take_stream(c)
-    if stream is None and r.can_retry:
-        stream = c.context.idle_pool.take(&r.hop, c.pool_key())
-    if stream is None:
+        upstream = take_spare(c)
+        if upstream is None:
+            upstream = take_stream(c)
+    if upstream is None and r.can_retry:
+        upstream = c.context.idle_pool.take(&r.hop, c.pool_key())
+    if upstream is None:
         return OK
-    c.origin = stream
-    stream.owner = c
-    may = r.hop.kind == HOP_NAMED_ORIGIN or (not r.narrowed or prove(c, &stream.address, 1)) and (
-        stream.address.family == 0 or may_reach(c, &stream.address))
+    c.origin = upstream
+    upstream.owner = c
+    may = r.hop.kind == HOP_NAMED_ORIGIN or (not r.narrowed or prove(c, &upstream.address, 1)) and (
+        upstream.address.family == 0 or may_reach(c, &upstream.address))
     set_source_aside(c)
     if not may or r.hop.source != source or r.route != route:
         c.close_origin(False)           # dialled for a user who may reach its address
         return OK
-    outcome = admit_late(c, &stream.address, 1)
+    outcome = admit_late(c, &upstream.address, 1)
     if outcome != OK:
         return outcome
-    if is_stream(&stream.sock):
+    if is_stream(&upstream.sock):
         share(c)
     phase = phase_of_rule(c)
     if phase != PHASE_SEND:
         c.origin = None
-        c.context.idle_pool.park(stream, &r.hop, c.pool_key(), False)
+        c.context.idle_pool.park(upstream, &r.hop, c.pool_key(), False)
         return parked(c.resume(phase))
-    stream.set_deadline(0)
+    upstream.set_deadline(0)
     c.context.counters.reused += 1
     note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
     return OK
@@ -317,32 +317,32 @@ cdef bint may_dial_directly(Client c, const Address *address) except -1:
     return False
 
 
-cdef int take_origin(Client c, Connector connector, Stream stream, int error) except -1:
+cdef int take_origin(Client c, Connector connector, Upstream upstream, int error) except -1:
     forget_dial(c)
     if seeks_parent(c):
-        return take_parent(c, stream, error)
-    if stream is None:
+        return take_parent(c, upstream, error)
+    if upstream is None:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
         if relieve(c, error):
             return dial_anew(c)
         extras_of(c).connector = connector  # it has the last address tried, for the log
         return c.refuse(c.request.denied if error == 0 else outcome_of_errno(error))
     c.stamps.connect_us += end_brief_phase(&c.stamps)
-    c.origin = stream
+    c.origin = upstream
     if c.context.origin_transport != KERNEL:
-        error = -open_transport(&stream.sock, c.context.origin_transport, 0, NULL)
+        error = -open_transport(&upstream.sock, c.context.origin_transport, 0, NULL)
         if error:
             return c.refuse(outcome_of_errno(error))
     if connector.i > 1:
-        may_reach(c, &stream.address)    # last judged for another address: sets this one's rule
+        may_reach(c, &upstream.address)  # last judged for another address: sets this one's rule
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
-    count_dial(c.context.counters, stream.address.family, c.stamps.connect_us)
+    count_dial(c.context.counters, upstream.address.family, c.stamps.connect_us)
     return secure_origin(c) if c.entrance.is_inside else c.resume(PHASE_SEND)
 
 
-cdef int take_parent(Client c, Stream stream, int error) except -1:
+cdef int take_parent(Client c, Upstream upstream, int error) except -1:
     """The dial to a parent has ended."""
-    if stream is None:
+    if upstream is None:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
         if relieve(c, error):
             return dial_anew(c)
@@ -351,16 +351,16 @@ cdef int take_parent(Client c, Stream stream, int error) except -1:
         if outcome_of_errno(error) == OVERLOADED:
             return c.refuse(OVERLOADED)     # not the parent's fault
         return lose_parent(c, PARENT_TIMEOUT if error == ETIMEDOUT else PARENT_UNREACHABLE)
-    c.origin = stream
+    c.origin = upstream
     if c.extras.passage.by_standby:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
     else:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0,
              <int64_t>clock_us() - c.extras.passage.began_us)
-        count_dial(c.context.counters, stream.address.family,
+        count_dial(c.context.counters, upstream.address.family,
                    clock_us() - c.extras.passage.began_us)
     if c.request.hop.kind != HOP_NAMED_ORIGIN:
-        stream.address = c.extras.passage.checked  # of the other end, as far as it is known
+        upstream.address = c.extras.passage.checked  # of the other end, as far as it is known
     c._set_state(PARENT)
     return go_through(c, begin_dialogue(c))
 

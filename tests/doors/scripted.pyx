@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint16_t
 from libc.string cimport memcpy
 from cutthrough.net cimport clock
 from cutthrough.net.address cimport ADDRESS_TEXT, Address, parse_address, print_address
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.net.linux cimport EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP
 from cutthrough.net.poller cimport BATCH, Endpoint, Poller
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, clock_us, note_kernel_events
@@ -197,9 +197,9 @@ cdef int open_end(Socket *s) noexcept:
     peer = accepted
     accepted = None
     if peer is None:
-        n = print_address(&(<Stream>endpoint).address, text)
+        n = print_address(&(<Upstream>endpoint).address, text)
         try:
-            peer = network(text[:n].decode(), (<Stream>endpoint).address.port)
+            peer = network(text[:n].decode(), (<Upstream>endpoint).address.port)
         except BaseException as fault:
             changed.append(fault)
             return -ECONNREFUSED

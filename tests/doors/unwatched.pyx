@@ -9,7 +9,7 @@ from cutthrough.net.acceptor cimport Acceptor, Sink
 from cutthrough.net.address cimport Address, Addresses, one_address
 from cutthrough.net.bridge import close_bridges
 from cutthrough.net.bridge cimport put_bridge
-from cutthrough.net.connector cimport FAULT, IF_PREPARED, Leave, StreamOwner, dial
+from cutthrough.net.connector cimport FAULT, IF_PREPARED, Leave, UpstreamOwner, dial
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.net.transport cimport KERNEL, Socket
@@ -34,7 +34,7 @@ cdef class Watches(Poller):
         return 0
 
 
-cdef class Unprepared(StreamOwner):
+cdef class Unprepared(UpstreamOwner):
 
     cdef Leave may_dial(self, const Address *address) except FAULT:
         return IF_PREPARED

@@ -188,11 +188,11 @@ def test_what_was_missing_before_a_proxy_began_is_not_counted_by_it(loop_name):
 
 HOSTILE = """
 # cython: language_level=3
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.session.model.idle_pool cimport IdlePool
 
 cdef class Hostile(IdlePool):
-    cdef int on_stream(self, Stream stream) except -1:
+    cdef int on_upstream(self, Upstream upstream) except -1:
         raise RuntimeError("a fault in the pool")
 """
 

@@ -12,7 +12,7 @@ from tests.support.compiled import build_module
 
 PROBE = """
 # cython: language_level=3
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.net.poller cimport Poller
 from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.policy.hop cimport Hop
@@ -28,20 +28,20 @@ cdef class Probe:
     def park(self, int fd, fields, bytes destination, bint instead=False):
         cdef Hop hop
         hop.kind, hop.tls, hop.parent, hop.source = fields
-        cdef Stream stream = Stream.__new__(Stream)
-        stream.sock.fd, stream.sock.ready = fd, CAN_WRITE
-        self.poller.add(stream)
-        self.idle_pool.park(stream, &hop, destination, instead)
+        cdef Upstream upstream = Upstream.__new__(Upstream)
+        upstream.sock.fd, upstream.sock.ready = fd, CAN_WRITE
+        self.poller.add(upstream)
+        self.idle_pool.park(upstream, &hop, destination, instead)
 
     def take(self, fields, bytes destination):
         "The descriptor, closed; or None."
         cdef Hop hop
         hop.kind, hop.tls, hop.parent, hop.source = fields
-        cdef Stream stream = self.idle_pool.take(&hop, destination)
-        if stream is None:
+        cdef Upstream upstream = self.idle_pool.take(&hop, destination)
+        if upstream is None:
             return None
-        fd = stream.sock.fd
-        stream.close()
+        fd = upstream.sock.fd
+        upstream.close()
         return fd
 
     def keys(self):

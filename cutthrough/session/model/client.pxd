@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport Block, give_block
-from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.net.connector cimport Upstream, UpstreamOwner
 from cutthrough.net.relay cimport Relay
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Terms, Usage
@@ -78,9 +78,9 @@ cdef union Watch:
 # them need are made on demand. The fields that each turn of a relay touches stand first, in
 # five cache lines.
 @cython.no_gc
-cdef class Client(StreamOwner):
+cdef class Client(UpstreamOwner):
     cdef Context context
-    cdef Stream origin
+    cdef Upstream origin
     cdef uint8_t state
     cdef uint8_t awaited                # the peer that the exchange waits for; see awaited.pxd
     cdef uint8_t up_open                # the request body is not yet whole

@@ -206,13 +206,13 @@ cdef class Client:
         # A client that did not send "close" may have sent its next request already: it would
         # find a closed socket, and the reset would cost the rest of this response
         cdef bint at_once = not self.up_open and not self.request.persistent
-        cdef Stream stream
+        cdef Upstream upstream
         self.log_end(self.request.ending)
         if self.origin is not None:
             if self.request.origin_persistent:
-                stream, self.origin = self.origin, None
+                upstream, self.origin = self.origin, None
                 self.context.idle_pool.park(
-                    stream, &self.request.hop, self.pool_key(), not self.request.can_retry)
+                    upstream, &self.request.hop, self.pool_key(), not self.request.can_retry)
             else:
                 self.close_origin(False)
         self._clear_request()
@@ -310,7 +310,7 @@ cdef class Client:
             context.turned_away -= self.turned_away
             context.counters.states[CLOSED] += 1
             self.state = CLOSED
-            StreamOwner.close(self)
+            UpstreamOwner.close(self)
 
     cdef void count_moved(self) noexcept:
         cdef Counters *counters = self.context.counters

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from cutthrough.net.buffers cimport HEAD_ROOM, head_scratch
-from cutthrough.net.connector cimport StreamOwner
+from cutthrough.net.connector cimport UpstreamOwner
 from cutthrough.net.poller cimport Poller
 from cutthrough.policy.limits cimport Limiter
 from cutthrough.policy.parents cimport Registry
@@ -75,7 +75,7 @@ cdef class Context:
     cdef Target origin
     cdef char pseudonym[64]             # in Via
     cdef size_t pseudonym_len
-    cdef StreamOwner newest             # of all clients: see client.link
+    cdef UpstreamOwner newest           # of all clients: see client.link
     cdef bint draining
     cdef size_t pipes_refused           # refused pipes counted so far
     cdef char date_text[32]             # Date field of the second `date_s`

@@ -2,7 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.net.connector cimport Upstream, UpstreamOwner
 from cutthrough.policy.hop cimport Hop, is_plain_direct
 
 
@@ -10,21 +10,21 @@ from cutthrough.policy.hop cimport Hop, is_plain_direct
 cdef class Berth:
     """The place of one connection in the pool; kept while it is used, for its next stay."""
     cdef Shelf shelf                    # None: it is used now
-    cdef Stream older, newer            # neighbours on the shelf
-    cdef Stream elder, younger          # neighbours in the pool, by time
+    cdef Upstream older, newer          # neighbours on the shelf
+    cdef Upstream elder, younger        # neighbours in the pool, by time
 
 cdef class Shelf:
     """The idle connections of one key."""
     cdef object key
-    cdef Stream newest                  # the connection parked last
+    cdef Upstream newest                # the connection parked last
     cdef Py_ssize_t n
 
-cdef class IdlePool(StreamOwner):
+cdef class IdlePool(UpstreamOwner):
     cdef dict shelves                   # key -> Shelf
     cdef Py_ssize_t empty               # shelves without a connection
     cdef readonly Py_ssize_t idle
     cdef readonly Py_ssize_t streams    # idle connections of HTTP/2: see origin_streams
-    cdef Stream eldest, youngest        # of all shelves, by the time when they were parked
+    cdef Upstream eldest, youngest      # of all shelves, by the time when they were parked
     cdef Py_ssize_t most, most_per_key
     cdef int last_fd
     cdef int64_t timeout_ms
@@ -32,19 +32,19 @@ cdef class IdlePool(StreamOwner):
 
     # A clean idle connection with this hop and destination, the caller's from now on; or None. It
     # may have died since the kernel's last event: only for requests that can be sent twice.
-    cdef Stream take(self, const Hop *hop, bytes destination)
+    cdef Upstream take(self, const Hop *hop, bytes destination)
     # Keeps it, in place of the eldest if the pool is full; or ends it if it is not clean, if there
     # are enough of its key, or if those of HTTP/2 have all places. `instead`: of an idle one of its
     # key, because its request would have taken none.
-    cdef int park(self, Stream stream, const Hop *hop, bytes destination, bint instead) except -1
+    cdef int park(self, Upstream upstream, const Hop *hop, bytes destination, bint instead) except -1
     # Ends up to `most` connections, those that have waited longest; with a key those of the key
     # that were parked last. Returns how many.
     cdef int give_up(self, int most) except -1
     cdef int give_up_of(self, const Hop *hop, bytes destination, int most) except -1
     # … to this hop, whatever is behind it.
     cdef int give_up_through(self, const Hop *hop, int most) except -1
-    cdef int _end(self, Stream stream) except -1
-    cdef Stream _unlink(self, Stream stream)
+    cdef int _end(self, Upstream upstream) except -1
+    cdef Upstream _unlink(self, Upstream upstream)
     cdef int _sweep(self) except -1
 
 

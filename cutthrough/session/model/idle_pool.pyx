@@ -39,7 +39,7 @@ cdef class Shelf:
     pass
 
 
-cdef class IdlePool(StreamOwner):
+cdef class IdlePool(UpstreamOwner):
 
     def __init__(self, most, most_per_key, timeout, *, last_fd=INT_MAX):
         """`last_fd`: a connection with a higher descriptor is not kept, so that others find one."""
@@ -54,40 +54,40 @@ cdef class IdlePool(StreamOwner):
         self.most_per_key = most_per_key
         self.timeout_ms = int(timeout * 1000)
 
-    cdef Stream take(self, const Hop *hop, bytes destination):
+    cdef Upstream take(self, const Hop *hop, bytes destination):
         cdef Shelf shelf = <Shelf>self.shelves.get(make_key(hop, destination))
-        cdef Stream stream
+        cdef Upstream upstream
         while shelf is not None and shelf.newest is not None:
-            stream = shelf.newest
-            self._unlink(stream)
-            if not stream.sock.ready & (CAN_READ | PEER_DONE | BROKEN):
-                stream.reused = True
-                return stream
+            upstream = shelf.newest
+            self._unlink(upstream)
+            if not upstream.sock.ready & (CAN_READ | PEER_DONE | BROKEN):
+                upstream.reused = True
+                return upstream
             self.discarded += 1
-            stream.close()
+            upstream.close()
         return None
 
-    cdef int park(self, Stream stream, const Hop *hop, bytes destination, bint instead
+    cdef int park(self, Upstream upstream, const Hop *hop, bytes destination, bint instead
                   ) except -1:
         cdef object key
         cdef Shelf shelf
         cdef Berth berth
-        if is_stream(&stream.sock):         # its connection is kept: see origin_streams
-            return stream.close()
+        if is_stream(&upstream.sock):       # its connection is kept: see origin_streams
+            return upstream.close()
         key = make_key(hop, destination)
         shelf = <Shelf>self.shelves.get(key)
-        if not is_clean(stream) or self.most_per_key == 0 or self.timeout_ms == 0:
+        if not is_clean(upstream) or self.most_per_key == 0 or self.timeout_ms == 0:
             self.discarded += 1
-            return stream.close()
+            return upstream.close()
         if instead and shelf is not None and shelf.newest is not None:
             self._end(self._unlink(shelf.newest))
             shelf = <Shelf>self.shelves.get(key)        # it may have been swept away
-        if self.most == 0 or stream.sock.fd > self.last_fd or (
+        if self.most == 0 or upstream.sock.fd > self.last_fd or (
                 shelf is not None and shelf.n >= self.most_per_key):
-            return self._end(stream)
+            return self._end(upstream)
         while self.idle + self.streams >= self.most:
             if self.eldest is None:
-                return self._end(stream)
+                return self._end(upstream)
             self._end(self._unlink(self.eldest))
             shelf = <Shelf>self.shelves.get(key)        # it may have been swept away
         if shelf is None:
@@ -95,26 +95,26 @@ cdef class IdlePool(StreamOwner):
             shelf.key = key
             self.shelves[key] = shelf
             self.empty += 1
-        if stream.berth is None:
-            stream.berth = Berth.__new__(Berth)
-        berth = <Berth>stream.berth
+        if upstream.berth is None:
+            upstream.berth = Berth.__new__(Berth)
+        berth = <Berth>upstream.berth
         if shelf.newest is not None:
-            berth_of(shelf.newest).newer = stream
+            berth_of(shelf.newest).newer = upstream
         else:
             self.empty -= 1
         berth.older = shelf.newest
         berth.shelf = shelf
-        stream.owner = self
-        shelf.newest = stream
+        upstream.owner = self
+        shelf.newest = upstream
         berth.elder = self.youngest
         if self.youngest is not None:
-            berth_of(self.youngest).younger = stream
+            berth_of(self.youngest).younger = upstream
         else:
-            self.eldest = stream
-        self.youngest = stream
+            self.eldest = upstream
+        self.youngest = upstream
         shelf.n += 1
         self.idle += 1
-        stream.set_deadline(self.timeout_ms)
+        upstream.set_deadline(self.timeout_ms)
         return 0
 
     cdef int give_up(self, int most) except -1:
@@ -134,27 +134,27 @@ cdef class IdlePool(StreamOwner):
 
     cdef int give_up_through(self, const Hop *hop, int most) except -1:
         cdef bytes way = (<const char *>hop)[:sizeof(Hop)]
-        cdef Stream stream = self.eldest
-        cdef Stream younger
+        cdef Upstream upstream = self.eldest
+        cdef Upstream younger
         cdef object key
         cdef int n = 0
-        while n < most and stream is not None:
-            younger = berth_of(stream).younger
-            key = berth_of(stream).shelf.key
+        while n < most and upstream is not None:
+            younger = berth_of(upstream).younger
+            key = berth_of(upstream).shelf.key
             if isinstance(key, tuple) and key[0] == way:
-                self._end(self._unlink(stream))
+                self._end(self._unlink(upstream))
                 n += 1
-            stream = younger
+            upstream = younger
         return n
 
-    cdef int _end(self, Stream stream) except -1:
+    cdef int _end(self, Upstream upstream) except -1:
         self.discarded += 1
-        if untaken(&stream.sock) == 0:
-            set_abortive(&stream.sock)
-        return stream.close()
+        if untaken(&upstream.sock) == 0:
+            set_abortive(&upstream.sock)
+        return upstream.close()
 
-    cdef Stream _unlink(self, Stream stream):
-        cdef Berth berth = berth_of(stream)
+    cdef Upstream _unlink(self, Upstream upstream):
+        cdef Berth berth = berth_of(upstream)
         cdef Shelf shelf = berth.shelf
         if berth.newer is not None:
             berth_of(berth.newer).older = berth.older
@@ -172,14 +172,14 @@ cdef class IdlePool(StreamOwner):
             self.eldest = berth.younger
         berth.older = berth.newer = berth.elder = berth.younger = None
         berth.shelf = None
-        stream.owner = None
+        upstream.owner = None
         self.idle -= 1
         shelf.n -= 1
         if shelf.n == 0:
             self.empty += 1
             if self.empty > KEPT_EMPTY:
                 self._sweep()
-        return stream
+        return upstream
 
     cdef int _sweep(self) except -1:
         cdef Shelf shelf
@@ -189,18 +189,18 @@ cdef class IdlePool(StreamOwner):
         self.empty = 0
         return 0
 
-    cdef int on_stream(self, Stream stream) except -1:
-        if stream.sock.ready & (CAN_READ | PEER_DONE | BROKEN):
-            return self.on_stream_deadline(stream)
+    cdef int on_upstream(self, Upstream upstream) except -1:
+        if upstream.sock.ready & (CAN_READ | PEER_DONE | BROKEN):
+            return self.on_upstream_deadline(upstream)
         return 0
 
-    cdef int on_stream_deadline(self, Stream stream) except -1:
-        self._unlink(stream)
+    cdef int on_upstream_deadline(self, Upstream upstream) except -1:
+        self._unlink(upstream)
         self.discarded += 1
-        return stream.close()
+        return upstream.close()
 
-    cdef int on_stream_fault(self, Stream stream) except -1:
-        return self.on_stream_deadline(stream)
+    cdef int on_upstream_fault(self, Upstream upstream) except -1:
+        return self.on_upstream_deadline(upstream)
 
     cdef int on_fault(self) except -1:
         return 0
@@ -208,28 +208,28 @@ cdef class IdlePool(StreamOwner):
     def clear(self):
         """Closes all of them. Returns how many."""
         cdef Shelf shelf
-        cdef Stream stream
+        cdef Upstream upstream
         count = self.idle
         for shelf in list(self.shelves.values()):
             while shelf.newest is not None:
-                stream = shelf.newest
-                self._unlink(stream)
-                stream.close()
+                upstream = shelf.newest
+                self._unlink(upstream)
+                upstream.close()
         return count
 
 
-cdef inline Berth berth_of(Stream stream):
-    return <Berth>stream.berth
+cdef inline Berth berth_of(Upstream upstream):
+    return <Berth>upstream.berth
 
 
-cdef bint is_clean(Stream stream) noexcept:
-    if stream.sock.ready & (PEER_DONE | BROKEN) or not stream.sock.ready & CAN_WRITE:
+cdef bint is_clean(Upstream upstream) noexcept:
+    if upstream.sock.ready & (PEER_DONE | BROKEN) or not upstream.sock.ready & CAN_WRITE:
         return False
     # A read that came out exactly full has not shown that the socket is dry
-    return not stream.sock.ready & CAN_READ or is_silent(stream)
+    return not upstream.sock.ready & CAN_READ or is_silent(upstream)
 
 
-cdef bint is_silent(Stream stream) noexcept:
+cdef bint is_silent(Upstream upstream) noexcept:
     """No byte, no end and no error is waiting in the kernel."""
     cdef char octet
-    return try_recv(&stream.sock, &octet, 1) == -EAGAIN
+    return try_recv(&upstream.sock, &octet, 1) == -EAGAIN

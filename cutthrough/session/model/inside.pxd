@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint16_t
 from cutthrough.net.address cimport Address
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.model.client cimport Client, own_opening
@@ -36,7 +36,7 @@ cdef class Inside(Entrance):
     cdef uint16_t route             # as in Request
     cdef Prints outer               # of the CONNECT's own connection; None: not wanted
     cdef bytes credentials          # of the CONNECT, for parents; None: none
-    cdef Stream spare               # to the origin, for the first request; None: taken
+    cdef Upstream spare             # to the origin, for the first request; None: taken
     cdef Opening *opening           # the client's ClientHello; NULL: the CONNECT has it
 
 # The entrance for a tunnel whose first bytes are a ClientHello; None: its server name is not

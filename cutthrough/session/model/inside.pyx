@@ -10,7 +10,7 @@ rules judge both, whichever of them Host is (R77). No other name is admitted.
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 from cutthrough.net.address cimport parse_address
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.outcome cimport MISDIRECTED, OK
 from cutthrough.session.model.client cimport Client, extras_of, own_opening, user_of
 from cutthrough.session.model.narrowing cimport CERTIFIED, NARROWED
@@ -29,9 +29,9 @@ cdef class Inside(Entrance):
         free(self.opening)
 
     cdef int leave(self) except -1:
-        cdef Stream stream = self.spare
+        cdef Upstream upstream = self.spare
         self.spare = None
-        return 0 if stream is None else stream.close()
+        return 0 if upstream is None else upstream.close()
 
 
 cdef Inside enclose(Client c, bytes offer):

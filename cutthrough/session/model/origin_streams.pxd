@@ -2,7 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.net.connector cimport Upstream, UpstreamOwner
 from cutthrough.net.multiplex cimport Multiplexer
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.idle_pool cimport IdlePool
@@ -10,15 +10,15 @@ from cutthrough.session.model.turns cimport Turn
 
 
 @cython.no_gc
-cdef class OriginStream(Stream):
+cdef class OriginStream(Upstream):
     """A stream of a carrier, as a connection to the origin that one request has."""
     cdef Carrier carrier                # None: closed
 
 
 @cython.no_gc
-cdef class Carrier(StreamOwner):
+cdef class Carrier(UpstreamOwner):
     """A connection to an origin, which its streams share. Only `conn` is in the poller."""
-    cdef Stream conn                    # None: it has ended
+    cdef Upstream conn                  # None: it has ended
     cdef Carriers table
     cdef object key                     # of the table's list; None: it is in none
     cdef bint is_private                # has had its one request

@@ -38,17 +38,17 @@ cdef enum:
 
 
 @cython.no_gc
-cdef class OriginStream(Stream):
+cdef class OriginStream(Upstream):
 
     cdef int close(self) except -1:
         cdef Carrier carrier = self.carrier
         self.carrier = None
-        Stream.close(self)
+        Upstream.close(self)
         return 0 if carrier is None else carrier.after_close()
 
 
 @cython.no_gc
-cdef class Carrier(StreamOwner):
+cdef class Carrier(UpstreamOwner):
 
     cdef OriginStream ask(self):
         cdef const Multiplexer *m = multiplexer()
@@ -67,15 +67,15 @@ cdef class Carrier(StreamOwner):
         m.adopt(&stream.sock, <void *>stream)   # from here on the set keeps it alive
         return stream
 
-    cdef int on_stream(self, Stream stream) except -1:
+    cdef int on_upstream(self, Upstream upstream) except -1:
         return self.run()
 
-    cdef int on_stream_fault(self, Stream stream) except -1:
+    cdef int on_upstream_fault(self, Upstream upstream) except -1:
         return self.end(HEARD_NO_ROOM)  # its streams have to know
 
     cdef int run(self) except -1:
         cdef const Multiplexer *m = multiplexer()
-        cdef Stream conn = self.conn
+        cdef Upstream conn = self.conn
         cdef int heard = HEARD_SOME
         cdef int turn = 0
         cdef int state
@@ -101,7 +101,7 @@ cdef class Carrier(StreamOwner):
         return self.settle(m)
 
     cdef int serve(self, const Multiplexer *m) except -1:
-        cdef Stream conn = self.conn
+        cdef Upstream conn = self.conn
         cdef Endpoint stream
         cdef Due due
         while m.next_due(&conn.sock, &due):
@@ -117,7 +117,7 @@ cdef class Carrier(StreamOwner):
 
     cdef int settle(self, const Multiplexer *m) except -1:
         """Sets the deadline of a carrier, or ends it."""
-        cdef Stream conn = self.conn
+        cdef Upstream conn = self.conn
         cdef int64_t now_us = conn.poller.now_us
         cdef int64_t begun_us = m.awaits_since_us(&conn.sock)
         cdef int64_t idle_us = m.idle_since_us(&conn.sock, now_us)
@@ -132,8 +132,8 @@ cdef class Carrier(StreamOwner):
             return self.end(HEARD_LATE if begun_us else HEARD_ALL)
         return conn.set_deadline(left_ms)
 
-    cdef int on_stream_deadline(self, Stream stream) except -1:
-        stream.poller.take_time()
+    cdef int on_upstream_deadline(self, Upstream upstream) except -1:
+        upstream.poller.take_time()
         return 0 if self.conn is None else self.settle(multiplexer())
 
     cdef int note_first(self, const Multiplexer *m) except -1:
@@ -151,7 +151,7 @@ cdef class Carrier(StreamOwner):
     cdef int after_close(self) except -1:
         """One stream less: it may be the last one, or another may have waited for its place."""
         cdef const Multiplexer *m = multiplexer()
-        cdef Stream conn = self.conn
+        cdef Upstream conn = self.conn
         if conn is not None and (m.count(&conn.sock) == 0 or m.is_due(&conn.sock)):
             conn.poller.call_again(conn)
         return 0
@@ -159,7 +159,7 @@ cdef class Carrier(StreamOwner):
     cdef int end(self, int why) except -1:
         """Idempotent. `why`: the Heard that the peer is told."""
         cdef const Multiplexer *m = multiplexer()
-        cdef Stream conn = self.conn
+        cdef Upstream conn = self.conn
         if conn is None:
             return 0
         try:
@@ -286,7 +286,7 @@ cdef bint has_streams(Client c) noexcept:
 
 cdef bint carry(Client c) except -1:
     cdef const Multiplexer *m = multiplexer()
-    cdef Stream conn = c.origin
+    cdef Upstream conn = c.origin
     cdef Bounds bounds = Bounds(
         c.context.options.http2_streams, c.context.options.response_limits.head_bytes, True, False)
     cdef Carrier carrier

@@ -1,10 +1,10 @@
 """Connections to a parent, made before a request needs them."""
 
 from libc.stdint cimport int64_t
-from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.net.connector cimport Upstream, UpstreamOwner
 from cutthrough.policy.parents cimport Standing
 
-cdef class Standby(StreamOwner):
+cdef class Standby(UpstreamOwner):
     """The connections to one parent that wait for a request; TLS is done, no byte was said."""
     cdef Standing standing
     cdef dict waiting               # the connections, as keys; the newest is last, and taken first
@@ -17,9 +17,9 @@ cdef class Standby(StreamOwner):
     cdef int64_t not_before_ms      # time of the next set-up
 
     # A connection in which no byte, error or end has arrived, the caller's from now on; or None.
-    cdef Stream take(self)
+    cdef Upstream take(self)
     # The set-up has ended: with a connection, or without one.
-    cdef int keep(self, Stream stream) except -1
+    cdef int keep(self, Upstream upstream) except -1
     cdef int miss(self) except -1
     # Closes all, because descriptors are needed elsewhere. Returns how many.
     cdef int give_up(self) except -1
@@ -28,5 +28,5 @@ cdef class Standby(StreamOwner):
     cdef int look(self) except -1
     cdef int clear(self) except -1
     cdef int end_newest(self) except -1
-    cdef int unlink(self, Stream stream) except -1
+    cdef int unlink(self, Upstream upstream) except -1
     cdef void back_off(self) noexcept

@@ -18,7 +18,7 @@ its request dials (`session.ways.parents`).
 """
 
 from libc.stdint cimport int64_t
-from cutthrough.net.connector cimport Stream, StreamOwner
+from cutthrough.net.connector cimport Upstream, UpstreamOwner
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.sysio cimport BROKEN, PEER_DONE, try_recv
@@ -31,7 +31,7 @@ cdef enum:
     MOST_BACKOFF_MS = 60000
 
 
-cdef class Standby(StreamOwner):
+cdef class Standby(UpstreamOwner):
 
     def __init__(self, Poller poller, Standing standing):
         """Keeps none before it is configured. The owner calls close_now."""
@@ -60,33 +60,33 @@ cdef class Standby(StreamOwner):
         """Closes all connections, and the set-up that is under way. Idempotent."""
         self.close()
 
-    cdef Stream take(self):
-        cdef Stream stream
+    cdef Upstream take(self):
+        cdef Upstream upstream
         while self.waiting and self.standing.is_up():
-            stream = next(reversed(self.waiting))
-            self.unlink(stream)
+            upstream = next(reversed(self.waiting))
+            self.unlink(upstream)
             self.poller.call_again(self)
-            if stream.is_open and is_silent(stream):
-                stream.set_deadline(0)
+            if upstream.is_open and is_silent(upstream):
+                upstream.set_deadline(0)
                 self.standing.standby_used += 1
                 self.wait_ms = 0
-                return stream
+                return upstream
             self.standing.standby_lost += 1
-            stream.close()
+            upstream.close()
         return None
 
-    cdef int keep(self, Stream stream) except -1:
+    cdef int keep(self, Upstream upstream) except -1:
         self.is_under_way = False
         self.under_way = None
         if not self.is_open or self.standing.standby >= self.most or not self.standing.is_up():
-            return stream.close()
-        stream.owner = self
-        self.waiting[stream] = None
+            return upstream.close()
+        upstream.owner = self
+        self.waiting[upstream] = None
         self.standing.standby += 1
-        stream.set_deadline(self.timeout_ms)
+        upstream.set_deadline(self.timeout_ms)
         if self.standing.standby < self.most:
             self.poller.call_again(self)
-        return self.on_stream(stream)   # the event of what has arrived already is spent
+        return self.on_upstream(upstream)   # the event of what has arrived already is spent
 
     cdef int miss(self) except -1:
         self.is_under_way = False
@@ -124,22 +124,22 @@ cdef class Standby(StreamOwner):
     cdef int on_deadline(self) except -1:
         return self.look()
 
-    cdef int on_stream(self, Stream stream) except -1:
-        if is_silent(stream):           # a session ticket of TLS 1.3, for one
+    cdef int on_upstream(self, Upstream upstream) except -1:
+        if is_silent(upstream):         # a session ticket of TLS 1.3, for one
             return 0
         # The deadline was set when the connection was made. If that is long ago, the parent
         # accepts connections, and its idle timeout is below ours
-        if stream.timer.deadline_ms - self.timeout_ms + YOUNG_MS > self.poller.time_ms():
+        if upstream.timer.deadline_ms - self.timeout_ms + YOUNG_MS > self.poller.time_ms():
             self.back_off()
         else:
             self.wait_ms = 0
         self.standing.standby_lost += 1
-        return self.on_stream_deadline(stream)
+        return self.on_upstream_deadline(upstream)
 
-    cdef int on_stream_deadline(self, Stream stream) except -1:
-        self.unlink(stream)
+    cdef int on_upstream_deadline(self, Upstream upstream) except -1:
+        self.unlink(upstream)
         self.poller.call_again(self)
-        return stream.close()
+        return upstream.close()
 
     cdef int clear(self) except -1:
         while self.waiting:
@@ -147,13 +147,13 @@ cdef class Standby(StreamOwner):
         return 0
 
     cdef int end_newest(self) except -1:
-        cdef Stream stream = next(reversed(self.waiting))
-        self.unlink(stream)
-        return stream.close()
+        cdef Upstream upstream = next(reversed(self.waiting))
+        self.unlink(upstream)
+        return upstream.close()
 
-    cdef int unlink(self, Stream stream) except -1:
-        del self.waiting[stream]
-        stream.owner = None
+    cdef int unlink(self, Upstream upstream) except -1:
+        del self.waiting[upstream]
+        upstream.owner = None
         self.standing.standby -= 1
         return 0
 
@@ -176,10 +176,10 @@ cdef class Standby(StreamOwner):
         return Endpoint.close(self)
 
 
-cdef bint is_silent(Stream stream) noexcept:
+cdef bint is_silent(Upstream upstream) noexcept:
     """No byte, no end and no error has arrived, in the kernel either. Takes what belongs to
     TLS alone."""
     cdef char octet
-    if stream.sock.ready & (PEER_DONE | BROKEN):
+    if upstream.sock.ready & (PEER_DONE | BROKEN):
         return False
-    return try_recv(&stream.sock, &octet, 1) == -EAGAIN
+    return try_recv(&upstream.sock, &octet, 1) == -EAGAIN

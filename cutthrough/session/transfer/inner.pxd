@@ -1,6 +1,6 @@
 """Bytes inside an intercepted connection that are no HTTP pass as they are."""
 
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.stage cimport Reply
 
@@ -11,4 +11,4 @@ cdef bint take_inside(Client client, const void *state, Reply *reply) except -1
 cdef int look_inside(Client client) except -1
 # The origin's connection that waits has something to read. True: it has a greeting, and
 # the connection has become a tunnel, or has ended.
-cdef bint begin_by_greeting(Client client, Stream stream) except -1
+cdef bint begin_by_greeting(Client client, Upstream upstream) except -1

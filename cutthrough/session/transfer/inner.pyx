@@ -11,7 +11,7 @@ once.
 The tunnel has its own line in the log and its own charge against limits.
 """
 
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.net.sysio cimport CAN_READ, try_peek
 from cutthrough.net.transport cimport Agreed
 from cutthrough.outcome cimport OK
@@ -54,13 +54,13 @@ cdef int look_inside(Client c) except -1:
     return 0
 
 
-cdef bint begin_by_greeting(Client c, Stream stream) except -1:
+cdef bint begin_by_greeting(Client c, Upstream upstream) except -1:
     cdef char[MOST_GREETING] data
     cdef ssize_t n
     cdef Protocol protocol
-    if not c.stages & STAGE_TRANSPARENT or not stream.sock.ready & CAN_READ:
+    if not c.stages & STAGE_TRANSPARENT or not upstream.sock.ready & CAN_READ:
         return False
-    n = try_peek(&stream.sock, data, MOST_GREETING)
+    n = try_peek(&upstream.sock, data, MOST_GREETING)
     protocol = HTTP if n <= 0 else read_origin_opening(data, n)
     if protocol == HTTP:                        # a 408 perhaps, if the client sends nothing
         return False

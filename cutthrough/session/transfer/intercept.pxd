@@ -1,6 +1,6 @@
 """TLS inside a tunnel is opened: both handshakes, and the bytes behind them."""
 
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.session.model.client cimport Client
 
 # The tunnel's first bytes are a ClientHello, and its rule has it intercepted. In state PEEK.
@@ -14,6 +14,6 @@ cdef int go_on_securing(Client client) except -1
 # The client's handshake is done: the CONNECT has ended, and requests follow.
 cdef int enter(Client client) except -1
 # The connection to the origin that waits for the first request; None: none, or it has ended.
-cdef Stream take_spare(Client client)
+cdef Upstream take_spare(Client client)
 # An event at the connection that waits.
 cdef int on_spare(Client client) except -1

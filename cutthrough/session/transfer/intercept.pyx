@@ -23,7 +23,7 @@ import logging
 
 from cutthrough.net cimport linux
 from cutthrough.net.bridge cimport put_bridge
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, PEER_DONE, try_peek
@@ -256,30 +256,31 @@ cdef int enter(Client c) except -1:
     return look_inside(c)
 
 
-cdef Stream take_spare(Client c):
+cdef Upstream take_spare(Client c):
     cdef Inside inside = <Inside>c.entrance
-    cdef Stream stream = inside.spare
+    cdef Upstream upstream = inside.spare
     cdef char octet
-    if stream is None:
+    if upstream is None:
         return None
-    if stream.sock.ready & (PEER_DONE | BROKEN) and not (       # a greeting may be before its end
-            c.request.is_tunnel and try_peek(&stream.sock, &octet, 1) > 0):
+    if upstream.sock.ready & (PEER_DONE | BROKEN) and not (     # a greeting may be before its end
+            c.request.is_tunnel and try_peek(&upstream.sock, &octet, 1) > 0):
         inside.leave()
         return None
-    if is_stream(&stream.sock) and needs_connection(c):
+    if is_stream(&upstream.sock) and needs_connection(c):
         inside.leave()
         return None
     inside.spare = None
-    stream.reused = True                # it may have ended meanwhile
-    return stream
+    upstream.reused = True              # it may have ended meanwhile
+    return upstream
 
 
 cdef int on_spare(Client c) except -1:
-    cdef Stream stream = (<Inside>c.entrance).spare
+    cdef Upstream upstream = (<Inside>c.entrance).spare
     cdef char octet
-    if stream is None or begin_by_greeting(c, stream):
+    if upstream is None or begin_by_greeting(c, upstream):
         return 0
-    if (not stream.sock.ready & CAN_READ or try_peek(&stream.sock, &octet, 1) == -linux.EAGAIN) and (
-            not stream.sock.ready & (PEER_DONE | BROKEN)):
+    if not upstream.sock.ready & (PEER_DONE | BROKEN) and (
+            not upstream.sock.ready & CAN_READ or (
+                try_peek(&upstream.sock, &octet, 1) == -linux.EAGAIN)):
         return 0                        # tickets, which a look at a greeting may have read
     return (<Inside>c.entrance).leave()

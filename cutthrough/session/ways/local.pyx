@@ -29,7 +29,7 @@ import logging
 import socket
 from collections.abc import Callable
 
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.outcome cimport DESTINATION_DENIED
 from cutthrough.policy.hop cimport HOP_LOCAL
@@ -87,23 +87,23 @@ cdef int answer_by(Client c, function) except -1:
 cdef int open_local(Client c, function) except -1:
     """Makes client.origin, and hands its other end to the function. Returns 0 or an errno. The
     function may have ended the client."""
-    cdef Stream stream = Stream.__new__(Stream)
+    cdef Upstream upstream = Upstream.__new__(Upstream)
     try:
         near, remote = socket.socketpair()
     except OSError as refusal:              # no descriptor, or no memory
         return refusal.errno
     near.setblocking(False)
     remote.setblocking(False)
-    stream.sock.fd = near.detach()
-    stream.sock.ready = CAN_WRITE
+    upstream.sock.fd = near.detach()
+    upstream.sock.ready = CAN_WRITE
     try:
-        c.poller.add(stream)
+        c.poller.add(upstream)
     except OSError as refusal:              # no memory, or no watch left for this user
-        sys_close(&stream.sock)
+        sys_close(&upstream.sock)
         remote.close()
         return refusal.errno
-    stream.owner = c
-    c.origin = stream
+    upstream.owner = c
+    c.origin = upstream
     try:
         function(remote)
         return 0

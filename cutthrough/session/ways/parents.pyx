@@ -19,7 +19,7 @@ from libc.string cimport memcpy, memset
 from cutthrough.net.address cimport (
     Address, Addresses, one_address, print_address)
 from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
-from cutthrough.net.connector cimport Stream
+from cutthrough.net.connector cimport Upstream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
     NO_ORIGIN, OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED,
@@ -212,7 +212,7 @@ cdef bint may_dial_parent(Client c, const Address *address) except -1:
 
 cdef int dial_parent(Client c, const Address *checked, const Address *other) except -1:
     cdef Passage p = c.extras.passage
-    cdef Stream stream
+    cdef Upstream upstream
     set_target(c, p, checked)
     set_source_aside(c)
     p.other.family = 0
@@ -221,14 +221,14 @@ cdef int dial_parent(Client c, const Address *checked, const Address *other) exc
     p.seeks_parent = True
     p.is_shaking = False
     p.code = 0
-    stream = take_standby(c)
+    upstream = take_standby(c)
     begin_setup(c)
-    if stream is None:
+    if upstream is None:
         return dial_first(c)
     p.by_standby = True
     c._set_state(DIAL)
-    stream.owner = c
-    return c.on_dialled(None, stream, 0)
+    upstream.owner = c
+    return c.on_dialled(None, upstream, 0)
 
 
 cdef int begin_setup(Client c) except -1:
@@ -249,19 +249,19 @@ cdef Standby standby_of(Client c):
     return <Standby>c.context.standbys.get(parent.standing.number)
 
 
-cdef Stream take_standby(Client c):
+cdef Upstream take_standby(Client c):
     """Takes a ready connection; none for a request in absolute form, because it may not be one that can
     be sent twice."""
     cdef Standby standby = standby_of(c)
     cdef Parent parent = c.extras.passage.chain[0]
-    cdef Stream stream
+    cdef Upstream upstream
     if standby is None or c.request.hop.kind != HOP_PARENT or parent.proxy_protocol:
         return None
-    stream = standby.take()
-    if stream is not None and not may_dial_parent(c, &stream.address):
-        stream.close()                  # we listen there since
+    upstream = standby.take()
+    if upstream is not None and not may_dial_parent(c, &upstream.address):
+        upstream.close()                # we listen there since
         return None
-    return stream
+    return upstream
 
 
 cdef int dial_first(Client c) except -1:

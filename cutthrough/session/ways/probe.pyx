@@ -19,7 +19,7 @@ from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address, Addresses, one_address
 from cutthrough.net.buffers cimport scratch
 from cutthrough.net.connector cimport (
-    ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
+    ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Upstream)
 from cutthrough.net.linux cimport ETIMEDOUT
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, clock_us, try_peek, try_send)
@@ -125,20 +125,20 @@ cdef class Probe(Client):
     cdef Leave may_dial(self, const Address *address) except FAULT:
         return ALLOWED if may_dial_parent(self, address) else FORBIDDEN
 
-    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
+    cdef int on_dialled(self, Connector connector, Upstream upstream, int error) except -1:
         forget_dial(self)
-        if stream is None:
+        if upstream is None:
             if error and outcome_of_errno(error) == OVERLOADED:
                 return self.finish(OVERLOADED)
             return self.finish(PARENT_TIMEOUT if error == ETIMEDOUT else PARENT_UNREACHABLE)
-        self.origin = stream
-        stream.set_deadline(self.context.options.timeout_ms[PARENT])
+        self.origin = upstream
+        upstream.set_deadline(self.context.options.timeout_ms[PARENT])
         return self.judge(begin_dialogue(self))
 
-    cdef int on_stream(self, Stream stream) except -1:
+    cdef int on_upstream(self, Upstream upstream) except -1:
         return self.shake() if self.is_through else self.judge(go_on_talking(self))
 
-    cdef int on_stream_deadline(self, Stream stream) except -1:
+    cdef int on_upstream_deadline(self, Upstream upstream) except -1:
         return self.finish(PARENT_TIMEOUT)
 
     cdef int on_fault(self) except -1:
@@ -203,7 +203,7 @@ cdef class ServerProbe(Probe):
     cdef int finish(self, int outcome) except -1:
         return Probe.finish(self, outcome_of_server(outcome))
 
-    cdef int on_stream(self, Stream stream) except -1:
+    cdef int on_upstream(self, Upstream upstream) except -1:
         return self.read_status() if self.is_through else self.judge(go_on_talking(self))
 
     cdef int read_status(self) except -1:
@@ -254,7 +254,7 @@ cdef class SetUp(Probe):
 
     cdef int finish(self, int outcome) except -1:
         cdef Standby standby = self.standby
-        cdef Stream stream = self.origin
+        cdef Upstream upstream = self.origin
         self.standby = self.done = None
         if standby is None:
             return self.close_origin(False)
@@ -262,7 +262,7 @@ cdef class SetUp(Probe):
             self.close_origin(False)
             return standby.miss()
         self.origin = None
-        return standby.keep(stream)
+        return standby.keep(upstream)
 
 
 def on_resolved(Probe probe, answer):
