@@ -38,7 +38,7 @@ _VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\b\d+\b")
 
 @dataclass
 class Tally:
-    """Of the files of one program."""
+    """The sums over the files of one program."""
 
     files: int = 0
     entries: int = 0

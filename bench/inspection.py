@@ -155,7 +155,7 @@ def measure_latency(compared: list[Debugger], port: int, trusted: Path, note: No
 
 
 def kept_rows(name: str, rows: Sequence[Row]) -> list[Row]:
-    """Those of the stored result that these are not in place of."""
+    """Returns the rows of the stored result that these rows do not replace."""
     path = RESULTS / f"{name}.json"
     before = json.loads(path.read_text())["rows"] if path.exists() else []
     measured = {(row["line"], row.get("proxy")) for row in rows}

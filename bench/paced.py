@@ -44,7 +44,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Answers:
-    """Their times in seconds, and how many requests had no whole answer."""
+    """The times of answers in seconds, and how many requests had no whole answer."""
 
     seconds: list[float]
     failed: int

@@ -158,7 +158,8 @@ class Tab:
         return row
 
     def _private_bytes(self) -> int:
-        """Of its largest process; others have no page."""
+        """Returns the private bytes of the browser's largest process; others have no
+        page."""
         sizes = [0]
         for process in psutil.Process(self.browser.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):

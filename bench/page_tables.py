@@ -89,7 +89,7 @@ def figure(row: Row | None, key: str) -> str:
 
 
 def _versions(names: Sequence[tuple[str, str]], rows: Mapping[str, Row]) -> list[str]:
-    """Of the peers that took part."""
+    """Returns the versions of the peers that took part."""
     return [f"{name.partition(',')[0]} {short_version(rows[key]['version'])}"
             for name, key in names if key in rows and rows[key].get("version")
             and not key.startswith("cutthrough")]

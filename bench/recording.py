@@ -236,7 +236,8 @@ def variation(values: list[float]) -> float:
 
 def broken_guardrails(rows: list[Row], summaries: dict[str, Row],
                       most_cv: float) -> list[str]:
-    """Of one proxy. A run with an error has raised before."""
+    """Returns the guardrails that one proxy broke. A run with an error has raised
+    before."""
     broken = []
     for row in rows:
         wanted = 0 if row["scenario"] in PLAYED else row["requests"]

@@ -96,7 +96,8 @@ def listed(rows: dict[str, str]) -> Iterator[str]:
 # cutthrough(1)
 
 def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Those of this verb alone, without the options and without subordinate verbs."""
+    """Yields the actions of this verb alone, without the options and without
+    subordinate verbs."""
     for group in parser._action_groups[:2]:
         for action in group._group_actions:
             if not isinstance(action, (argparse._HelpAction,

@@ -128,7 +128,7 @@ CONTENTS = {"script": make_script, "json": make_json}
 
 
 def payloads(body: int, kind: str = "script") -> tuple[bytes, bytes, bytes]:
-    """Of HEADS, DOWN and END."""
+    """Returns the payloads of HEADS, DOWN and END."""
     content = CONTENTS[kind](body)
     texts = (b"ann", b"static.example.com", b"browsers", b"", b"192.0.2.7",
              b"198.51.100.9", b"", b"", b"", b"", b"", REQUEST, *[b""] * 9)
@@ -203,7 +203,7 @@ def run_load(load: Load, seconds: float = SECONDS, url: str = "") -> dict[str, f
 
 
 def row_bytes_of(path: str) -> float:
-    """Of the file, with its index, for each row."""
+    """Returns the bytes of the file, with its index, for each row."""
     with contextlib.closing(sqlite3.connect(path)) as base:
         (count,) = base.execute("SELECT count(*) FROM flows").fetchone()
     return os.path.getsize(path) / count if count else 0.0

@@ -85,7 +85,8 @@ def _httptools(kind: str, text: bytes) -> Callable[[int], float]:
 
 
 def _log_line(form: str, head: bytes = b"") -> Callable[[int], float]:
-    """Of a tunnel, or of the request with this head."""
+    """Returns a loop that makes the log line of a tunnel, or of the request with this
+    head."""
 
     def run(n: int) -> float:
         from cutthrough.log.accesslog import AccessLog

@@ -42,8 +42,9 @@ def read_options(source: Path, script: str) -> str:
 
 def arguments_of(script: str, options: str, key: str, own: Iterable[str],
                  most: int) -> list[str] | None:
-    """Its arguments for a server with this kind of key; None: the script cannot be run
-    with it. `own`: those of scripts.toml; `most`: conversations, chosen by chance."""
+    """Returns a script's arguments for a server with this kind of key; None if the
+    script cannot be run with it. `own`: those of scripts.toml; `most`: conversations,
+    chosen by chance."""
     is_13 = script.startswith("tls13-")
     given = [word.replace("KEY", key.upper()) for word in own]
     if key != "rsa" and not (is_13 or "C:" in options):

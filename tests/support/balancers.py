@@ -169,7 +169,7 @@ def address_word(address: str) -> str:
 
 
 def weights(director: Network) -> list[int]:
-    """Of the hosts that IPVS has; 0: no new clients."""
+    """Returns the weights of the hosts that IPVS has; 0: no new clients."""
     with director.within():
         table = Path("/proc/thread-self/net/ip_vs").read_text()
     return [int(line.split()[3]) for line in table.splitlines()

@@ -99,7 +99,7 @@ class SmallDisk:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """Of a proxy that has this disk."""
+        """The command of a proxy that has this disk."""
         return "-c", _ENTER, str(self._holder.pid), "serve"
 
     def enter(self, *command: str | Path) -> list[str]:
@@ -110,7 +110,8 @@ class SmallDisk:
         subprocess.run(self.enter(*command), check=True)
 
     def rows(self, pattern: str, table: str) -> Counter[str]:
-        """Of files with these names: URLs, each with how often it is there."""
+        """Returns the URLs in files with these names, each with how often it is there.
+        """
         done = subprocess.run(
             self.enter(sys.executable, "-c", _ROWS, self.path / pattern, table),
             check=True, capture_output=True, text=True)

@@ -27,7 +27,7 @@ def server(directory: Callable[[str], Path]) -> Iterator[Redis]:
 
 @pytest.fixture
 def redis(server: Redis) -> Iterator[Redis]:
-    """It runs, and is empty, at the start of each test."""
+    """A server that runs, and is empty, at the start of each test."""
     if server.process is None:
         server.start()
     server.ask("FLUSHALL")

@@ -30,7 +30,7 @@ def database(tmp_path):
 
 
 def options(folder, database):
-    """Of a proxy that captures into this file; its policy is in the folder."""
+    """Options of a proxy that captures into this file; its policy is in the folder."""
     (folder / "policy.toml").write_text(POLICY)
     return (f'capture_file = "{database}"\npolicy = "{folder}/policy.toml"\n'
             'capture_age = "0"\n')

@@ -143,7 +143,7 @@ class Store(Network):
     # What Redis has: cutthrough/supervisor/fleet_script.py
 
     def tunnels(self) -> int:
-        """Of all users over all programs that Redis takes for alive."""
+        """The tunnels of all users over all programs that Redis takes for alive."""
         sums = self.ask("HGETALL", f"{KEYS}sums")
         return sum(int(value.split()[1]) for name, value in sums.items()
                    if len(name) == 32)

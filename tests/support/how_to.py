@@ -184,7 +184,7 @@ default: {name: default, project: other, action: enforce, allowed_domains: []}
 
 
 def commands(text: str) -> Iterator[str]:
-    """Those of a page, each on one line."""
+    """Yields the commands of a page, each on one line."""
     loop: list[str] = []
     for part in PART.finditer(text):
         line = re.sub(r"\\\n *", "", part[1] or "").strip()

@@ -45,6 +45,6 @@ class Inner:
         return sorted(line for line in said.splitlines() if line.startswith("found "))
 
     def cassette(self, name: str) -> list[str]:
-        """Its files, but for the manifest."""
+        """The files of a cassette, but for the manifest."""
         return sorted(one.name for one in (self.folder / "cassettes" / name).iterdir()
                       if one.name != "manifest.json")

@@ -16,7 +16,7 @@ origin = "api"
 
 def named(*servers: Origin, name: str = "api", scheme: str = "http",
           **more: object) -> str:
-    """Its table in the configuration."""
+    """Returns a named origin's table in the configuration."""
     urls = [f"{scheme}://127.0.0.1:{server.port}" for server in servers]
     lines = "".join(f"{key} = {value!r}\n" for key, value in more.items())
     return f"[origins.{name}]\nurls = {urls!r}\n{lines}"

@@ -60,7 +60,7 @@ def socks4(conn: Connection) -> None:
 
 
 def parent(origin, scheme: str = "http", name: str = "corp", **more: object) -> str:
-    """Its table in the configuration."""
+    """Returns a parent's table in the configuration."""
     lines = "".join(
         f"{key} = {value!r}\n" if isinstance(value, str) else f"{key} = {value}\n"
         for key, value in more.items()).replace("True", "true")

@@ -102,7 +102,7 @@ class Peer:
         return published
 
     def set_day(self, day: int) -> None:
-        """Its clock is set: all is due again, and others' bytes are read anew."""
+        """Sets the peer's clock: all is due again, and others' bytes are read anew."""
         self.day, self.position = day, 0
         self.due |= {*self.held, *(id for id, _ in self.moved)}
 

@@ -136,7 +136,7 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def postgres(server: Postgres) -> Iterator[Postgres]:
-    """It runs again after each test."""
+    """A server that runs again after each test."""
     yield server
     server.resume()
     if server.process is None:

@@ -252,8 +252,8 @@ class Programs:
         self._home, self._trusted = home, trusted
 
     def command(self, name: str) -> tuple[tuple[str, ...], str]:
-        """Its first words, and the variable that names the authority. Skips the test
-        if the program is not installed."""
+        """Returns a program's first words, and the variable that names the authority.
+        Skips the test if the program is not installed."""
         if name in SHELL:
             need(name)
             text, trust = SHELL[name]

@@ -54,7 +54,7 @@ def fd_kinds(pid: int) -> Counter[str]:
 
 
 def command_of(process: psutil.Process) -> str:
-    """Its command line; "": it has ended."""
+    """Returns the command line of a process; "" if it has ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.NoSuchProcess:            # or it is a zombie

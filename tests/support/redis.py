@@ -30,7 +30,8 @@ PASSWORD = "s3cret-of-redis"
 
 @functools.cache
 def knows_tls(program: str) -> bool:
-    """It ends at once for want of a certificate, or of TLS."""
+    """Does this program know TLS? It ends at once, for want of a certificate or of TLS.
+    """
     ended = subprocess.run([program, "--port", "0", "--tls-port", "1", "--save", ""],
                            capture_output=True, text=True, timeout=60, check=False)
     return "tls-cert-file" in ended.stdout + ended.stderr
