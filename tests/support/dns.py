@@ -59,7 +59,7 @@ def read_question(query: bytes) -> tuple[str, int, bytes]:
 
 
 def wants_validation(query: bytes) -> bool:
-    """Has the query AD (RFC 6840 section 5.7), or DO in an OPT record at its end?"""
+    """Has the query AD (RFC 6840 section 5.7), and DO in an OPT record at its end?"""
     return bool(query[3] & 0x20) and query[-11:-8] == b"\0\0\x29" and bool(
         query[-4] & 0x80)
 
