@@ -17,6 +17,7 @@ cdef struct Lane:
     int64_t tokens_us           # time of `tokens`
     int64_t wait_us             # after an allowance of 0: until the next; else 0
     int number                  # 0: up, 1: down
+    bint is_awaited             # bytes that are written here wait for the allowance, whatever is read
 
 # Both directions of a request that has a limit in bytes.
 cdef struct Meter:

@@ -291,6 +291,7 @@ cdef bint start_meter(Usage *usage, Terms terms, int64_t now_us) noexcept:
 
 cdef inline void start_lane(Lane *lane, int number, Terms terms, int64_t now_us) noexcept nogil:
     lane.number = number
+    lane.is_awaited = False
     lane.granted = lane.drawn = lane.wait_us = lane.granted_us = 0
     lane.tokens = terms.tunnel_depth
     lane.tokens_us = now_us

@@ -282,12 +282,15 @@ cdef void clip(Client c, Pump *pump, Lane *lane) noexcept:
 
 cdef bint refill(Client c, Pump *pump, Lane *lane, bint is_due) noexcept:
     # A pump with nothing to read takes nothing from the user's other relays
-    if not is_due and (
-            has_allowance(lane, c.terms, pump.allowance, c.poller.now_us)
-            or pump.source == NULL or not pump.source.ready & CAN_READ):
+    if not is_due and (has_allowance(lane, c.terms, pump.allowance, c.poller.now_us)
+                       or not (lane.is_awaited or may_read(pump))):
         return True
     return c.context.limiter.refill(&c.usage, lane, c.terms, c.request.is_tunnel,
                                     &pump.allowance, c.poller.now_us)
+
+
+cdef inline bint may_read(const Pump *pump) noexcept nogil:
+    return pump.source != NULL and pump.source.ready & CAN_READ
 
 
 cdef int after_turn(Client c) except -1:
@@ -307,8 +310,8 @@ cdef int after_turn(Client c) except -1:
 
 cdef int64_t wait_of(Client c, Pump *pump, Lane *lane) noexcept:
     """How long a pump that its allowance held up has to wait; 0: no longer."""
-    if pump.allowance > 0 or pump.eof or pump.left == 0 or is_holding(pump) or (
-            pump.source == NULL or not pump.source.ready & CAN_READ):
+    if pump.allowance > 0 or is_holding(pump) or not (lane.is_awaited or (
+            may_read(pump) and not pump.eof and pump.left != 0)):
         return INT64_MAX                # it does not wait for its allowance
     # Was it granted nothing at the start of this turn, or has it just used up its grant?
     if lane.granted > 0 and not refill(c, pump, lane, False):

@@ -47,13 +47,11 @@ cdef enum:
 cdef int cut_exchange(Client c, int outcome) except -1:
     if c.state == DELIVER:
         return finish(c)                    # the wait itself is cut
-    if c.origin is None:
-        return c.abort(outcome, True)       # an answer of our own
     if c.state != RELAY and c.state != TUNNEL and c.state != HALF_CLOSED:
         return c.abort(outcome, True)
     if outcome == WRITE_TIMEOUT or outcome == CLIENT_RESET or outcome == CLIENT_CLOSED:
         return c.abort(outcome, True)       # there is no peer to deliver to
-    if is_impatient(outcome):
+    if is_impatient(outcome) or c.origin is None:   # an answer of our own has no more to deliver
         return c.abort(outcome, True) if looks_whole(c) else end_short(c, outcome)
     c.relay.up.left = c.relay.down.left = 0
     if not looks_whole(c) and not is_holding(&c.relay.down):

@@ -25,6 +25,8 @@ cdef class Sluice:
     cdef uint8_t lost           # the origin takes no more
     cdef uint8_t awaits_head    # filters have a request's body, and the origin got nothing yet
     cdef list unsent            # what they write while the origin is dialled anew; else None
+    cdef list paced             # what they wrote and the request's limits hold back; else None
+    cdef Py_ssize_t paced_at    # so much of its first piece was sent
 
     # As `write`; taps do not get bytes that are not shown.
     cdef bint put(self, const char *data, size_t n, bint is_shown) except -1

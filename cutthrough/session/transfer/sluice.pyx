@@ -6,8 +6,12 @@
 Two bounds hold the back-pressure: nothing is read while MOST_HELD bytes are not taken, and a
 writer waits while the pump holds bytes that its sink did not take. So a slow filter, or a
 slow peer, stops the other side by TCP, and holds its own connection alone (R31).
+
+If bytes are limited, what is written is sent as the allowance lets it, because an answer of our own,
+and a body that was collected, have no source whose reads would be paced.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -20,6 +24,7 @@ from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, OK,
     ORIGIN_RESET, OVERLOADED, RESPONSE_TRUNCATED)
+from cutthrough.policy.limits cimport Lane
 from cutthrough.session.model.awaited cimport NOBODY, READER, SENDER, TAKER
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.model.client cimport Client
@@ -34,6 +39,7 @@ cdef enum:
     MOST_HELD = 131072
     # … beside its bytes, because a sender may send each byte in a segment of its own
     OF_PIECE = 64
+    MOST_PIECE = 32768          # bytes sent at a time of what waited for its pace
 
 
 cdef class Sluice:
@@ -65,8 +71,16 @@ cdef class Sluice:
             waiter.set_result(None)
 
     def write(self, bytes data):
-        """Sends framed bytes. True: the sink is slow, wait before the next."""
-        return self.put(data, len(data), True)
+        """Sends framed bytes. True: the sink or the limits are slow, wait before the next."""
+        cdef Client client = self.client
+        if client is None or self.unsent is not None or self.lost or (
+                client.usage.meter == NULL and self.paced is None):
+            return self.put(data, len(data), True)
+        if self.paced is None:
+            self.paced = []
+        self.paced.append(data)
+        client.poller.call_again(client)
+        return True
 
     cdef bint put(self, const char *data, size_t n, bint is_shown) except -1:
         cdef Client client = self.client
@@ -116,7 +130,7 @@ cdef class Sluice:
 
     def is_stuck(self):
         return self.client is not None and not self.lost and (
-            self.unsent is not None or is_holding(self.pump))
+            self.unsent is not None or is_waiting(self))
 
 
 cdef Sluice open_sluice(Client c, bint is_up, bint chunked, int64_t left, bint trailers):
@@ -140,7 +154,7 @@ cdef Sluice open_sluice(Client c, bint is_up, bint chunked, int64_t left, bint t
 
 
 cdef int close_sluice(Sluice s) except -1:
-    s.client = None
+    s.client = s.paced = None
     s.pieces = []
     wake(s)
     return 0
@@ -157,8 +171,41 @@ cdef int wake(Sluice s) except -1:
 
 cdef int put_all(Sluice s, list unsent) except -1:
     for piece in unsent:
-        s.put(<bytes>piece, len(piece), True)
+        s.write(piece)
     return wake(s)
+
+
+cdef inline bint is_waiting(Sluice s) noexcept:
+    """Whether bytes that were written wait for the sink, or for the limits."""
+    return s.paced is not None or is_holding(s.pump)
+
+
+cdef int note_paced(Sluice s) noexcept:
+    cdef Lane *lane = &s.client.usage.meter.up
+    if not s.is_up:
+        lane = &s.client.usage.meter.down
+    lane.is_awaited = s.paced is not None
+    return 0
+
+
+cdef int send_paced(Sluice s) except -1:
+    """Sends as much as the limits allow now."""
+    cdef bytes piece
+    cdef size_t n
+    while s.paced is not None and s.pump.allowance > 0 and not is_holding(s.pump):
+        piece = s.paced[0]
+        n = <size_t>min(<int64_t>(len(piece) - s.paced_at), <int64_t>MOST_PIECE)
+        n = <size_t>min(<int64_t>n, s.pump.allowance)
+        s.paced_at += n
+        s.put(PyBytes_AS_STRING(piece) + s.paced_at - n, n, True)
+        if s.paced is None:                 # the exchange has ended
+            return 0
+        if s.paced_at == len(piece):
+            s.paced_at = 0
+            s.paced.pop(0)
+            if not s.paced:
+                s.paced = None
+    return 0
 
 
 cdef int run_sluice(Sluice s) except -1:
@@ -168,25 +215,32 @@ cdef int run_sluice(Sluice s) except -1:
     cdef int outcome, pause_ms
     if c is None or s.lost:
         return 0
-    if c.usage.meter != NULL and not before_turn(c):
-        return c.refuse(outcome_of_meter(c))
+    if c.usage.meter != NULL:
+        note_paced(s)
+        if not before_turn(c):
+            return c.refuse(outcome_of_meter(c))
     if is_holding(s.pump) and flush(s) in (PUMP_SINK_FAILED, PUMP_NO_ROOM):
         return fail(s)
+    if s.paced is not None:
+        send_paced(s)
+        if s.client is None or s.lost:
+            return 0
     outcome = draw(s)
     if outcome == OK and s.tap != NULL:
         outcome = outcome_of_loss(c)
     c.count_moved()
-    if c.usage.meter != NULL and not s.ended:
+    if c.usage.meter != NULL and (not s.ended or s.paced is not None):
+        note_paced(s)
         pause_ms = after_turn(c)
         if pause_ms and s.timer is None:
             s.timer = c.poller.loop.call_later(pause_ms / 1000, s.look_again)
     if outcome != OK:
         return end_early(s, outcome)
     if s.finished:
-        return 0 if is_holding(s.pump) else end(s)
+        return 0 if is_waiting(s) else end(s)
     if note_awaited(s) or s.pump.moved != before or s.held != held:
         c.extend()
-    if s.waiter is not None and not is_holding(s.pump) and (
+    if s.waiter is not None and not is_waiting(s) and (
             s.pieces or s.ended or s.pump.moved != before):
         wake(s)
     return 0
@@ -354,6 +408,7 @@ cdef int fail(Sluice s) except -1:
     if not s.pump.error:
         return c.refuse(OVERLOADED)
     s.lost = True
+    s.paced = None
     stop_pump(s.pump)
     s.pump.sink = NULL
     c.origin.sock.ready |= CAN_READ
