@@ -23,6 +23,7 @@ class Calls:
 
     # What most exchanges never change is not set for each
     _owns_chain = False
+    at_work = 0                         # functions that are suspended within a budget
     _before: Headers | None = None
     added: Added | None = None          # None: nothing yet
 
@@ -120,11 +121,13 @@ class Calls:
         except BaseException as error:
             reraise(error)
         else:
+            self.at_work += 1
             try:
                 result = await self.within(
                     stage.budget - (time.monotonic() - began),
                     resume(coroutine, yielded))
             finally:
+                self.at_work -= 1
                 self.exchange.note_held(round((time.monotonic() - began) * 1e6))
         if time.monotonic() - began > stage.budget:
             raise TimeoutError

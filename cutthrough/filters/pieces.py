@@ -70,6 +70,7 @@ class Pieces:
 
     async def next_of(self, generator: AsyncGenerator[Any, None]) -> bytes:
         self.waited, began = 0.0, time.monotonic()
+        self.run.at_work += 1
         try:
             async with asyncio.timeout(self.stage.budget) as self.scope:
                 piece = await call(anext, generator)
@@ -77,6 +78,8 @@ class Pieces:
             if self.scope is not None and self.scope.expired():
                 raise
             raise RuntimeError("TimeoutError of its own") from error
+        finally:
+            self.run.at_work -= 1
         if time.monotonic() - began - self.waited > self.stage.budget:
             raise TimeoutError
         if not isinstance(piece, bytes):
@@ -92,11 +95,13 @@ class Pieces:
                 left = (self.scope.when() or 0.0) - loop.time()
                 self.scope.reschedule(None)
             began = time.monotonic()
+            self.run.at_work -= 1
             try:
                 piece = await anext(self.source)
             except StopAsyncIteration:
                 return
             finally:
+                self.run.at_work += 1
                 self.waited += time.monotonic() - began
                 if left is not None and self.scope is not None:
                     self.scope.reschedule(loop.time() + max(0.0, left))

@@ -16,6 +16,7 @@ from cutthrough.session.model.awaited cimport NOBODY, SENDER
 from cutthrough.session.model.client cimport Client, is_between_requests
 from cutthrough.session.model.stage cimport STAGE_TLS
 from cutthrough.session.model.state cimport RELAY, REQUEST, outcome_at_deadline
+from cutthrough.session.transfer.filtering cimport are_at_work
 from cutthrough.session.transfer.min_rate cimport extend_if_taken, judge_rate
 from cutthrough.session.transfer.peek cimport end_peek
 from cutthrough.session.ways.origins cimport blame_server
@@ -49,6 +50,8 @@ cdef int miss_transfer(Client c) except -1:
     if c.is_too_old():
         return c.refuse(LIFETIME)
     if c.awaited == NOBODY:
+        if are_at_work(c):
+            return c.extend()
         if extend_if_taken(c):
             return 0
     elif c.awaited != SENDER or c.poller.time_ms() >= c.watch.rate.until_ms:

@@ -39,6 +39,9 @@ cdef inline Filtering filtering_of(Client client):
     return <Filtering>client.extras.filtering
 
 
+# Whether a function of filters has the exchange now. It has a budget, so the deadlines of peers wait.
+cdef bint are_at_work(Client client) except -1
+
 # A request's head for log and captures: without the additions of filters (R82). All zero: there is
 # none.
 cdef struct Shown:

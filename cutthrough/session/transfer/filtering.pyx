@@ -294,6 +294,14 @@ cdef class Filtering(Responder):
         Responder.end(self, label)
 
 
+cdef bint are_at_work(Client c) except -1:
+    cdef Filtering f
+    if c.extras.filtering is None:
+        return False
+    f = filtering_of(c)
+    return f.held is not None or (f.run is not None and f.run.at_work > 0)
+
+
 cdef int dial_anew(Client c, Sluice up, bint chunked) except -1:
     """The origin has gone while the filters had the body. The rules judge the head when the next
     one's address is known: see forward.resume."""
