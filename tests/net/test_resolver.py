@@ -215,6 +215,22 @@ async def test_no_server_at_all_is_a_timeout_at_its_time(names):
 
 
 @in_loop
+async def test_a_name_may_take_longer_than_its_server_s_usual_time(names):
+    """c-ares gave a server that usually answers at once 1.8 s, of any `timeout`."""
+    names.zone |= {f"quick{n}.test": ONE for n in range(8)}
+    names.zone["slow.test"] = None
+    async with Asking(names.address, timeout=60.0) as resolver:
+        for n in range(8):
+            await resolver.query(f"quick{n}.test")
+        slow = asyncio.create_task(resolver.query("slow.test"))
+        await resolver.wait(lambda: names.asked.count("slow.test") > 3 or slow.done(),
+                            "all tries of c-ares")
+        names.zone["slow.test"] = ONE
+        assert await slow == [ONE]
+        assert (resolver.queries, resolver.stats()["open"]) == (9, 0)
+
+
+@in_loop
 async def test_an_answer_lasts_as_long_as_the_shortest_of_its_chain(names):
     names.zone["a.test"] = Reply((ONE,), aliases=("b.test",), alias_ttl=1)
     async with Asking(names.address) as resolver:

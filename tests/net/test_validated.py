@@ -131,6 +131,16 @@ async def test_what_is_no_answer_is_waited_out(servers, reply) -> None:
         assert await ask(resolver, "a.test") == TIMEOUT
 
 
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_closed_port_is_a_failure_and_no_silence(servers, others) -> None:
+    """It was `dns_timeout`, at once. If another server is silent, that is the word."""
+    servers[1].zone["a.test"] = None
+    gone, silent = servers
+    gone.__exit__()
+    async with resolving(gone, *[silent][:others], timeout=0.5) as resolver:
+        assert await ask(resolver, "a.test") == (TIMEOUT if others else ERROR)
+
+
 async def test_each_query_has_a_port_of_its_own(servers) -> None:
     async with resolving(servers[0]) as resolver:
         for n in range(8):

@@ -326,7 +326,14 @@ class Resolver(Cache):
         if question.channel is None or self._closed:
             return                          # dropped
         self._release(question)
-        if self._questions.get(question.host) is question:
+        if self._questions.get(question.host) is not question:
+            return
+        # c-ares gives a server as long as it usually takes, three times: a name that
+        # takes longer is asked for again, until `_expire`
+        if answer == TIMEOUT and (question.waiting or question.is_refresh) and (
+                not self.shares.take(question.asker)):
+            self._send(question)
+        else:
             self._finish(question, shortage_of(future.exception()), answer, keep)
 
     def _expire(self, question: _Question) -> None:

@@ -27,7 +27,7 @@ A, CNAME, AAAA, OPT = 1, 5, 28, 41
 FAMILIES = {A: socket.AF_INET, AAAA: socket.AF_INET6}
 # Header: RD and AD (RFC 6840 section 5.7). Of answers: QR and opcode, TC, AD, rcode
 ASKS, ANSWERS, CUT, VALIDATED, CODE = 0x0120, 0xf800, 0x0200, 0x0020, 0x000f
-NOERROR, NXDOMAIN = 0, 3
+NOERROR, SERVFAIL, NXDOMAIN = 0, 2, 3
 MOST_UDP = 1232                 # DNS flag day 2020
 DO = 0x8000
 PORT = 53
@@ -63,6 +63,10 @@ class Message(NamedTuple):
     is_cut: bool
     nodes: list[Node]
     aliases: list[Alias]
+
+
+# No server was silent, and none has answered: as if each had failed
+FAILED = Message(SERVFAIL, False, False, [], [])
 
 
 class ValidatedNames:
@@ -116,12 +120,16 @@ class ValidatedNames:
         raise failure(pycares.errno.ARES_ENOTFOUND, host)
 
     async def _ask(self, question: bytes) -> Message | None:
-        """The best answer of the servers; None: none has answered."""
-        best = None
+        """The best answer of the servers; None: none has answered in time."""
+        best, is_silent = None, False
         for _ in range(ROUNDS):
             for server in [*self._servers]:
-                answer = await self._ask_one(server, question)
-                if answer is None:
+                try:
+                    answer = await self._ask_one(server, question)
+                except (OSError, EOFError) as error:
+                    if shortage_of(error):
+                        raise                   # ours, and no server's
+                    is_silent |= isinstance(error, TimeoutError)
                     self._servers.append(server)
                     self._servers.remove(server)
                     continue
@@ -131,18 +139,14 @@ class ValidatedNames:
                 if best is None or answer.nodes:
                     best = answer
             if best is not None:
-                break
-        return best
+                return best
+        return None if is_silent else FAILED
 
-    async def _ask_one(self, server: str, question: bytes) -> Message | None:
-        try:
-            async with asyncio.timeout(self._share):
-                answer = await self._by_udp(server, question)
-                return await by_tcp(server, question) if answer.is_cut else answer
-        except (OSError, EOFError, TimeoutError) as error:
-            if shortage_of(error):
-                raise                       # ours, and no server's
-            return None
+    async def _ask_one(self, server: str, question: bytes) -> Message:
+        """Raises OSError, EOFError or TimeoutError."""
+        async with asyncio.timeout(self._share):
+            answer = await self._by_udp(server, question)
+            return await by_tcp(server, question) if answer.is_cut else answer
 
     async def _by_udp(self, server: str, question: bytes) -> Message:
         answer: asyncio.Future[Message] = self._loop.create_future()
