@@ -1,8 +1,9 @@
 """The TLS contexts of a worker's listeners, through reloads.
 
-A listener keeps the number of its context. A reload puts another context under the
-number: connections that are open, or in their handshake, keep the one that they began
-with.
+A listener keeps the number of its context, until the worker ends. A reload puts another
+context under the number: connections that are open, or in their handshake, keep the
+one that they began with. If a reload ends TLS for a listener, the context stays for
+the connections that were accepted before, and have not begun their handshake.
 """
 
 import sys
@@ -40,46 +41,43 @@ class TlsListeners:
         self._listeners = listeners
         self._keys = keys
         self.numbers = [NONE] * len(listeners)
+        self._kept = [*self.numbers]        # those of listeners without TLS now, too
 
     def prepare(self, generation: Generation, transaction: Transaction) -> None:
         """Raises ValueError if a context cannot be made."""
         listeners = generation.config.all_listeners
-        numbers = [*self.numbers]
+        numbers, kept = [*self.numbers], [*self._kept]
         for n, at in find_again(self._listeners, listeners):
             if at >= len(generation.tls):
                 continue
             server = make_server(listeners[at], generation.tls[at], self._keys)
-            if server is None and numbers[n] == NONE:
+            if server is None:
+                numbers[n] = NONE
                 continue
             from cutthrough.net.tls import transport as tls
 
-            if server is None:
-                transaction.on_commit(tls.remove, numbers[n])
-                numbers[n] = NONE
-            elif numbers[n] == NONE:
-                numbers[n] = tls.put(server)
-                transaction.on_discard(tls.remove, numbers[n])
+            if kept[n] == NONE:
+                kept[n] = tls.put(server)
+                transaction.on_discard(tls.remove, kept[n])
             else:
-                transaction.on_commit(tls.put, server, numbers[n])
-        transaction.on_commit(self._assign, numbers)
+                transaction.on_commit(tls.put, server, kept[n])
+            numbers[n] = kept[n]
+        transaction.on_commit(self._assign, numbers, kept)
 
-    def _assign(self, numbers: list[int]) -> None:
-        self.numbers = numbers
-
-    def _remove(self, n: int) -> None:
-        from cutthrough.net.tls import transport as tls
-
-        tls.remove(self.numbers[n])
-        self.numbers[n] = NONE
+    def _assign(self, numbers: list[int], kept: list[int]) -> None:
+        self.numbers, self._kept = numbers, kept
 
     def close(self) -> None:
-        for n, number in enumerate(self.numbers):
+        for number in self._kept:
             if number != NONE:
-                self._remove(n)
+                from cutthrough.net.tls import transport as tls
+
+                tls.remove(number)
+        self.numbers = self._kept = [NONE] * len(self._kept)
 
     def stats(self) -> dict[str, int]:
         """See net.tls; empty without TLS."""
-        if all(number == NONE for number in self.numbers):
+        if all(number == NONE for number in self._kept):
             return {}
         from cutthrough.net.tls import transport as tls
 

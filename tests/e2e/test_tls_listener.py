@@ -252,6 +252,20 @@ def test_a_reload_takes_new_certificates_and_keeps_old_ones_for_bad(
     assert tunnel.read_exact(10) == b"still here"
 
 
+def test_a_reload_that_ends_tls_leaves_it_to_connections_before_their_handshake(
+        serve, reach, call, dial, make_origin):
+    """The number of their context was free: their handshake was reset, or would meet
+    what another reload had put there."""
+    url, proxy = make_origin().url(), serve(flags=("--workers", "1"))
+    before = call(proxy)
+    assert reach(proxy).get(url).status == 200          # accepted behind it
+    proxy.reload('[[listeners]]\naddress = "127.0.0.1:0"\n')
+    assert dial(proxy).get(url).status == 200
+    assert TlsSocket(before).tls.version()
+    proxy.reload(table(localhost()))
+    assert reach(proxy).get(url).status == 200
+
+
 def test_changed_files_are_read_without_a_signal(serve, reach):
     made, other = (authority().sign("DNS:localhost") for _ in range(2))
     proxy = serve(table(made))
