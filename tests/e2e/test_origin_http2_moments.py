@@ -191,6 +191,7 @@ def test_an_origin_that_chooses_http2_and_says_nothing_is_no_reset(
     got = peer.wait(peer.get("https://a.example/"))
     assert got.status == 504
     assert b"response_timeout" in got.body
+    assert len(origin.connections) == 1, "each would cost another connect_timeout"
     proxy.wait_reason("response_timeout", status=504)
     peer.sock.close()
     proxy.wait_settled()

@@ -129,7 +129,9 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
     cdef Request *r = &c.request
     cdef unsigned int most = MOST_TRIES if is_unread(c) else 1
     cdef bint again = False
-    if r.tries < most and held == 0 and r.interim == 0:
+    # Another connection to an origin that chooses HTTP/2 and says nothing would be as silent
+    if r.tries < most and held == 0 and r.interim == 0 and not (
+            outcome == RESPONSE_TIMEOUT and is_stream(&c.origin.sock)):
         if c.origin.reused and r.can_retry or may_ask_again(c) or goes_elsewhere(c):
             c.close_origin(False)
             stop_pump(&c.relay.up)
