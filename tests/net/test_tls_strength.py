@@ -151,6 +151,38 @@ def test_a_clients_key(meet: Meet, tmp_path, version, kind, answer) -> None:
     assert meet(server, peer).shake() == answer
 
 
+def chain_of(octets: int) -> list[Issued]:
+    """As many certificates as have room in a message of this length."""
+    one = issue(ROOT, "ed25519")
+    size = len(one.certificate.public_bytes(serialization.Encoding.DER)) + 5
+    return [one] * (octets // size - 2)
+
+
+@pytest.mark.parametrize(("octets", "answer"), [(60_000, "done"), (70_000, "invalid")])
+def test_an_origins_certificates_are_bounded(
+        couple_of, tmp_path, version, octets, answer) -> None:
+    """500 of them held a worker for 30 ms."""
+    server = origin(issue(ROOT, names=("localhost",)), tmp_path, *chain_of(octets))
+    server.maximum_version = version
+    couple = couple_of(TlsClient(ca=ROOT.pem[0]), server, connects=True)
+    assert couple.shake() == answer
+
+
+@pytest.mark.parametrize(("octets", "answer"), [(30_000, "done"), (35_000, "invalid")])
+def test_a_clients_certificates_are_bounded(
+        meet: Meet, tmp_path, version, octets, answer) -> None:
+    """Anybody may send them to a listener with `client_ca`: 50 ms of a worker."""
+    server = TlsServer([pair_of(localhost())],
+                       clients=ClientCheck(ROOT.pem[0], certificate="required"))
+    path = tmp_path / "client.pem"
+    path.write_bytes(b"".join([*issue(ROOT, names=("me",)).pem,
+                               *(each.pem[0] for each in chain_of(octets))]))
+    peer = client_context()
+    peer.load_cert_chain(path)
+    peer.minimum_version = peer.maximum_version = version
+    assert meet(server, peer).shake() == answer
+
+
 @pytest.mark.parametrize("kind", ["ec", "rsa2048"])
 def test_the_chain_of_an_intercepting_authority_is_sent(couple_of, kind) -> None:
     """Its key is of another kind than that of the leaves."""

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from libc.string cimport memcpy, strlen
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cutthrough.net.tls cimport openssl
-from cutthrough.net.tls.authorities cimport distrust, trust, trust_system, verify_clients
+from cutthrough.net.tls.authorities cimport (
+    MOST_OF_SERVERS, distrust, trust, trust_system, verify_clients)
 from cutthrough.net.tls.certificates cimport Loaded, load, name_in, why
 from cutthrough.net.tls.certificates import TlsError
 from cutthrough.net.tls.key_readers cimport library_of_clients
@@ -171,6 +172,7 @@ cdef class TlsClient(TlsContext):
         cdef ContextReference context = ContextReference()
         context.ctx = new_context(
             openssl.TLS_client_method(), min_version, "", library_of_clients())
+        openssl.SSL_CTX_set_max_cert_list(context.ctx, MOST_OF_SERVERS)
         openssl.SSL_CTX_set_verify(
             context.ctx, openssl.SSL_VERIFY_PEER, openssl.LIBSSL_VERIFY)
         if ca:

@@ -91,6 +91,7 @@ cdef extern from "libssl.h" nogil:
         SSL_CTX *ctx, const unsigned char *context, unsigned int n)
     int SSL_CTX_set_max_early_data(SSL_CTX *ctx, unsigned int n)
     void SSL_CTX_set_verify(SSL_CTX *ctx, int mode, void *callback)
+    void SSL_CTX_set_max_cert_list(SSL_CTX *ctx, long size)
     int SSL_CTX_get_verify_mode(const SSL_CTX *ctx)
     void SSL_set_verify(SSL *ssl, int mode, void *callback)
     int SSL_get_verify_mode(const SSL *ssl)
