@@ -265,11 +265,14 @@ def strike(attack: Attack, spec: dict[str, Any], program: Program,
         return operate(program, seconds)
     command = [sys.executable, "-m", "bench.attackers", attack.attacker,
                json.dumps(spec | attack.more), str(seconds)]  # fmt: skip
-    child = spawn(command, stdout=subprocess.PIPE, cwd=TREE)
+    # Its traceback, if it has one, is seen
+    child = spawn(command, stdout=subprocess.PIPE, stderr=None, cwd=TREE)
     try:
         said, _ = child.communicate(timeout=seconds + 60)
         return dict(json.loads(said))
-    except (ValueError, subprocess.TimeoutExpired):
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"the attacker of {attack.about} does not end") from None
+    except ValueError:
         raise BenchError(f"the attacker of {attack.about} failed") from None
     finally:
         end(child)

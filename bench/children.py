@@ -91,7 +91,10 @@ def end(process: subprocess.Popen[str], seconds: float = 5) -> None:
             for one in left:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     one.kill()
-        process.wait(5)
+        # It is killed. Under load its end may take longer, and a reason that is being
+        # raised counts more
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
