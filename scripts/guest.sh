@@ -124,7 +124,7 @@ cp -a "$(readlink -f .venv)" "$root$(readlink -f .venv)"
 {
     printf '%s\n' "$python" "${paths[@]}" /bin/sh
     find "$library" "$(readlink -f .venv)" cutthrough -name '*.so'
-} | xargs -n 50 ldd 2>/dev/null | awk '/=> \// { print $3 } $1 ~ /^\/.*ld-linux/ { print $1 }' | sort -u |
+} | xargs -d '\n' -n 50 ldd 2>/dev/null | sed -n 's/^\t\(.* => \)\?\(\/.*\) (0x[0-9a-f]*)$/\2/p' | sort -u |
     cut -c 2- | take -T -
 quoted=${*@Q}
 cat >"$root/inside" <<INSIDE

@@ -41,7 +41,7 @@ make_tree() {
     local doc=$root/usr/share/doc/cutthrough
     mkdir -p "$root/usr/bin" "$doc" "$root"/usr/lib/{systemd/system,sysusers.d} "$root/etc/cutthrough"
     ln -s /opt/cutthrough/bin/cutthrough "$root/usr/bin/cutthrough"
-    cp -r build/share/. "$root/usr/share"
+    cp -r --no-preserve=mode build/share/. "$root/usr/share" # made with a umask of the user's
     gzip -9n "$root"/usr/share/man/man*/*
     gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
     install -m 644 deploy/packages/copyright "$doc"
