@@ -119,7 +119,8 @@ OPENSSL_3 = """
 """
 # Modules that need libnghttp2; without its headers they are left out.
 OF_NGHTTP2 = {f"cutthrough/http2/{name}.pyx" for name in (
-    "message", "demux", "frames", "request", "stream", "trailers", "transport")}
+    "demux", "frames", "outgoing", "outgoing_request", "outgoing_trailers", "stream",
+    "transport")}
 NGHTTP2 = """
 #include <nghttp2/nghttp2.h>
 #if NGHTTP2_VERSION_NUM < 0x013200
@@ -145,7 +146,7 @@ HOT = set("""
 net/address net/buffers net/connector net/poller net/relay net/timers
 net/tls/records net/tls/stream net/tls/transport net/tls/wire
 wire/authority wire/chunks wire/framing wire/hops wire/http1 wire/http2_fields
-wire/http2_head wire/rewrite wire/target http2/demux http2/frames http2/message
+wire/http2_request wire/rewrite wire/target http2/demux http2/frames http2/outgoing
 http2/meter http2/stream http2/transport
 session/connection session/route session/model/charge session/model/client
 session/model/idle_pool session/transfer/response session/transfer/tunnel

@@ -16,7 +16,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 from cutthrough.http2.fingerprint cimport Print, note_pseudo, read_frames
 from cutthrough.http2.frames cimport (
-    forget_late, free_one, free_stuck, note_end_out, on_send_data, reset, say_reset,
+    forget_late, free_one, free_stuck, note_end_out, on_send_data, reset, submit_reset,
     stream_in)
 from cutthrough.http2.meter cimport (
     CLOSED, PREFACE, is_closed, measure, start_meter, take_refusal)
@@ -72,14 +72,14 @@ cdef Demux *make_demux(Socket *carrier, const Bounds *bounds, int64_t now_us) no
         if d.print != NULL:
             d.print.preface = PREFACE
     table[carrier.fd] = d
-    if (not say_settings(d, bounds) or nghttp2_session_set_local_window_size(
+    if (not submit_settings(d, bounds) or nghttp2_session_set_local_window_size(
                 d.session, NGHTTP2_FLAG_NONE, 0, WINDOW) != 0):
         free_demux(d)
         return NULL
     return d
 
 
-cdef bint say_settings(Demux *d, const Bounds *bounds) noexcept nogil:
+cdef bint submit_settings(Demux *d, const Bounds *bounds) noexcept nogil:
     cdef nghttp2_settings_entry settings[3]
     settings[0].settings_id = NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
     settings[0].value = bounds.head_bytes
@@ -302,7 +302,7 @@ cdef void end_stream(Stream *st) noexcept nogil:
 cdef void begin_stream(Demux *d, Stream *st, bint ends) noexcept nogil:
     finish_head(st, ends)
     if st.refusal == REFUSED_MALFORMED:
-        say_reset(d, st.id, NGHTTP2_PROTOCOL_ERROR)
+        submit_reset(d, st.id, NGHTTP2_PROTOCOL_ERROR)
     enlist(st, DUE)
 
 
@@ -431,7 +431,7 @@ nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_clos
 nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data)
 set_common(option)
 set_common(asking)
-# Requests are judged by wire.http2_head, because it can answer some that the library would reset
+# Requests are judged by wire.http2_request, because it can answer some that the library would reset
 nghttp2_option_set_no_http_messaging(option, 1)
 # See next_trimmed in wire.http2_fields
 nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(asking, 1)

@@ -19,18 +19,18 @@ cdef void free_stuck(Demux *d) noexcept nogil
 cdef void free_one(Stream *st) noexcept nogil
 
 # Passes the head of a request on; `ends`: nothing follows. False: no memory, or no more numbers.
-cdef bint say_request(Stream *st, const nghttp2_nv *fields, size_t n, bint ends) noexcept nogil
+cdef bint submit_request(Stream *st, const nghttp2_nv *fields, size_t n, bint ends) noexcept nogil
 # Passes the head of an answer on, in the same way.
-cdef bint say_head(Stream *st, const nghttp2_nv *fields, size_t n, bint interim,
-                   bint ends) noexcept nogil
+cdef bint submit_head(Stream *st, const nghttp2_nv *fields, size_t n, bint interim,
+                      bint ends) noexcept nogil
 # Puts octets of our message into frames, as far as windows and room allow; `ends`: these are the
 # last. Returns how many were taken.
-cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogil
+cdef size_t submit_data(Stream *st, const char *data, size_t n, bint ends) noexcept nogil
 # Our message ends behind all octets that were said, with the trailers in st.part.
-cdef void say_end(Stream *st) noexcept nogil
+cdef void submit_end(Stream *st) noexcept nogil
 cdef void reset(Stream *st, uint32_t code) noexcept nogil
 # RST_STREAM, of a stream that may not have an object of ours.
-cdef void say_reset(Demux *d, int32_t id, uint32_t code) noexcept nogil
+cdef void submit_reset(Demux *d, int32_t id, uint32_t code) noexcept nogil
 # The frame with our end has been written.
 cdef void note_end_out(Stream *st) noexcept nogil
 # For the library.

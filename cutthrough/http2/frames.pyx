@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Frames on their way out: the streams' octets, in a block that the carrier takes.
 
-    carrier <─ out <─ nghttp2 <─ on_read, on_send_data <─ say <─ stream
-       └────── pieces ──────────────────────┘
+    carrier <─ out <─ nghttp2 <─ on_read, on_send_data <─ submit_data <─ outgoing
+       └────── pieces ─────────────────────────────┘
 
 Nothing is queued here. A stream's octets go from the caller's memory into a frame in `out` while
-`say` runs; if there are many, the carrier takes them from where they are, between the headers of
-frames, and TLS is the first to copy them. If the peer's windows or `out` do not admit some octets,
-they stay with the caller, which is a pump and reads no more. `out` is one block. When the carrier
-takes nothing, nothing is read from it either, because answers to a peer that does not read must
-not pile up in the library.
+`submit_data` runs; if there are many, the carrier takes them from where they are, between the
+headers of frames, and TLS is the first to copy them. If the peer's windows or `out` do not admit
+some octets, they stay with the caller, which is a pump and reads no more. `out` is one block. When
+the carrier takes nothing, nothing is read from it either, because answers to a peer that does not
+read must not pile up in the library.
 
 In a batch of events `out` is sent at the end, because the responses of one batch are often for a few
 connections: a TLS record and a system call for each connection, not for each response.
@@ -21,7 +21,7 @@ from cutthrough.http2.meter cimport FRAME_HEAD, give_credit
 from cutthrough.http2.nghttp2 cimport *
 from cutthrough.http2.stream cimport (
     STUCK, Demux, Stream, break_stream, delist, enlist, make_due)
-from cutthrough.http2.trailers cimport say_trailers
+from cutthrough.http2.outgoing_trailers cimport submit_trailers
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_RELAYS, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, take_block)
 from cutthrough.net.gather cimport MOST_PIECES, try_gather
@@ -57,7 +57,7 @@ cdef void fail(Demux *d) noexcept nogil:
     end_reading(d.carrier.fd)
 
 
-cdef void say_reset(Demux *d, int32_t id, uint32_t code) noexcept nogil:
+cdef void submit_reset(Demux *d, int32_t id, uint32_t code) noexcept nogil:
     if nghttp2_submit_rst_stream(d.session, NGHTTP2_FLAG_NONE, id, code) == NGHTTP2_ERR_NOMEM:
         fail(d)
 
@@ -278,7 +278,7 @@ cdef void resume_ends(Demux *d) noexcept nogil:
         st = st.links[<int>STUCK].next
 
 
-cdef bint say_request(Stream *st, const nghttp2_nv *fields, size_t n, bint ends) noexcept nogil:
+cdef bint submit_request(Stream *st, const nghttp2_nv *fields, size_t n, bint ends) noexcept nogil:
     cdef nghttp2_data_provider provider
     cdef int32_t number
     provider.source.ptr = NULL
@@ -295,8 +295,8 @@ cdef bint say_request(Stream *st, const nghttp2_nv *fields, size_t n, bint ends)
     return True
 
 
-cdef bint say_head(Stream *st, const nghttp2_nv *fields, size_t n, bint interim,
-                   bint ends) noexcept nogil:
+cdef bint submit_head(Stream *st, const nghttp2_nv *fields, size_t n, bint interim,
+                      bint ends) noexcept nogil:
     cdef nghttp2_data_provider provider
     cdef nghttp2_session *session = st.demux.session
     if interim:
@@ -310,7 +310,7 @@ cdef bint say_head(Stream *st, const nghttp2_nv *fields, size_t n, bint interim,
         session, st.id, fields, n, NULL if ends else &provider) == 0
 
 
-cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogil:
+cdef size_t submit_data(Stream *st, const char *data, size_t n, bint ends) noexcept nogil:
     cdef Demux *d = st.demux
     cdef size_t before
     cdef bint goes_on
@@ -341,7 +341,7 @@ cdef bint regains_room(Demux *d) noexcept nogil:
     return d.out == NULL and d.error == 0
 
 
-cdef void say_end(Stream *st) noexcept nogil:
+cdef void submit_end(Stream *st) noexcept nogil:
     st.ends = True
     resume(st)
     write_frames(st.demux)
@@ -350,7 +350,7 @@ cdef void say_end(Stream *st) noexcept nogil:
 
 
 cdef void reset(Stream *st, uint32_t code) noexcept nogil:
-    say_reset(st.demux, st.id, code)
+    submit_reset(st.demux, st.id, code)
     break_stream(st, ECONNRESET)
 
 
@@ -391,7 +391,7 @@ cdef ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t 
         flags[0] |= NGHTTP2_DATA_FLAG_EOF
         if st.part != NULL:
             flags[0] |= NGHTTP2_DATA_FLAG_NO_END_STREAM
-            if not say_trailers(st):
+            if not submit_trailers(st):
                 break_stream(st, ENOMEM)        # reset by the library
                 return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
     return n
@@ -438,4 +438,4 @@ cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint
 cdef void note_end_out(Stream *st) noexcept nogil:
     st.ended = st.end_out = True
     if st.released and not st.peer_ended:   # the rest of the request is of no use
-        say_reset(st.demux, st.id, NGHTTP2_NO_ERROR)
+        submit_reset(st.demux, st.id, NGHTTP2_NO_ERROR)

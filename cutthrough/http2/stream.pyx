@@ -23,8 +23,8 @@ from cutthrough.net.multiplex cimport (
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE
 from cutthrough.wire.chunks cimport MAX_RESPONSE_TRAILER_BYTES, MAX_TRAILER_BYTES
 from cutthrough.wire.http2_fields cimport FIELD_EXTRA, build_trailers_of_http2, put_field
-from cutthrough.wire.http2_head cimport (
-    HEAD_EXTENDED, HEAD_INVALID, HEAD_MALFORMED, Http2Head, build_head_of_http2)
+from cutthrough.wire.http2_request cimport (
+    HEAD_EXTENDED, HEAD_INVALID, HEAD_MALFORMED, Http2Request, build_request_of_http2)
 from cutthrough.wire.http2_response cimport Http2Response, build_response_of_http2
 
 cdef enum:
@@ -190,10 +190,10 @@ cdef void keep_field(Stream *st, const char *name, size_t n, const char *value,
 
 
 cdef void finish_head(Stream *st, bint ends) noexcept nogil:
-    cdef Http2Head about
+    cdef Http2Request about
     cdef int length = HEAD_MALFORMED
     if st.records != NULL:
-        length = build_head_of_http2(
+        length = build_request_of_http2(
             head_scratch(), HEAD_ROOM, bytes_of(st.records), st.records.end, ends, &about)
         st.method = about.method
     give_block(&st.records)

@@ -16,12 +16,12 @@ the stream is reset.
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp
-from cutthrough.http2.message cimport take_message
+from cutthrough.http2.outgoing cimport write_message
 from cutthrough.http2.demux cimport (
     count_down, demux_of, feed, free_demux, make_demux, state_of)
 from cutthrough.http2.fingerprint cimport MOST_PRINT, write_print
 from cutthrough.http2.frames cimport (
-    flush, free_stuck, reset, say_end, say_reset, write_frames)
+    flush, free_stuck, reset, submit_end, submit_reset, write_frames)
 from cutthrough.http2.nghttp2 cimport (
     NGHTTP2_CANCEL, NGHTTP2_CONNECT_ERROR, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
     NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR,
@@ -69,7 +69,7 @@ cdef inline void give_window(Stream *st, size_t n) noexcept nogil:
 
 cdef ssize_t transmit(Socket *s, const void *a, size_t n, const void *b,
                       size_t m) noexcept nogil:
-    return take_message(stream_of(s), <const char *>a, n, <const char *>b, m)
+    return write_message(stream_of(s), <const char *>a, n, <const char *>b, m)
 
 
 cdef ssize_t look(Socket *s, void *buf, size_t n) noexcept nogil:
@@ -103,7 +103,7 @@ cdef void half_close(Socket *s) noexcept nogil:
         return
     if st.message == MESSAGE_OPEN:
         st.message = MESSAGE_DONE
-        say_end(st)
+        submit_end(st)
         return
     st.abortive = True
     reset(st, NGHTTP2_INTERNAL_ERROR)
@@ -145,7 +145,7 @@ cdef void release(Socket *s) noexcept nogil:
         code = NGHTTP2_NO_ERROR         # RFC 9113 section 8.1
     elif st.abortive:
         code = NGHTTP2_CONNECT_ERROR if st.is_tunnel else NGHTTP2_INTERNAL_ERROR
-    say_reset(d, st.id, code)
+    submit_reset(d, st.id, code)
     nghttp2_session_set_stream_user_data(d.session, st.id, NULL)
     free_stream(st)
     write_frames(d)

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Rewriting heads: hop-by-hop fields out, Host and Via in (R12, R14, R15, R16).
 
-Header fields of HTTP/1 are dropped here; what a rule or HTTP/2 forbids, in edits and
-http2_head. The head that was read is never changed:
-fields that stay are copied, neighbours in one run, and a dropped field ends a run. The caller
-has accepted the framing (framing.pyx) and read the target (target.pyx) before.
+Header fields of HTTP/1 are dropped here; what a rule drops in edits, those of HTTP/2 in
+http2_request. The head that was read is never changed: fields that stay are copied, neighbours in
+one run, and a dropped field ends a run. The caller has accepted the framing (framing.pyx) and read
+the target (target.pyx) before.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t

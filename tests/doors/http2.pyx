@@ -12,7 +12,7 @@ from cutthrough.net.sysio cimport (
     try_send, try_send2)
 from cutthrough.net.transport cimport Socket, drop_transport
 from cutthrough.wire.http2_fields cimport FIELD_EXTRA, build_trailers_of_http2, put_field
-from cutthrough.wire.http2_head cimport Http2Head, build_head_of_http2
+from cutthrough.wire.http2_request cimport Http2Request, build_request_of_http2
 from cutthrough.wire.http2_response cimport Http2Response, build_response_of_http2
 from cutthrough.wire.names cimport method_of
 
@@ -46,8 +46,8 @@ def head_of(fields, bint ends=True, size_t room=ROOM):
     """Returns (head, method, is_tunnel, is_chunked); or the word of a refusal."""
     cdef bytes records = records_of(fields)
     cdef char *out = <char *>malloc(ROOM)
-    cdef Http2Head about
-    cdef int n = build_head_of_http2(out, room, records, len(records), ends, &about)
+    cdef Http2Request about
+    cdef int n = build_request_of_http2(out, room, records, len(records), ends, &about)
     try:
         if n <= 0:
             return HEADS[-n]

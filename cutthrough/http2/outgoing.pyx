@@ -14,8 +14,8 @@ fault here all the same, it ends the stream by a reset.
 
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
-from cutthrough.http2.frames cimport reset, say, say_end, say_head, write_frames
-from cutthrough.http2.request cimport take_request
+from cutthrough.http2.frames cimport reset, submit_data, submit_end, submit_head, write_frames
+from cutthrough.http2.outgoing_request cimport write_request
 from cutthrough.http2.nghttp2 cimport (
     NGHTTP2_INTERNAL_ERROR, NGHTTP2_NV_FLAG_NONE, nghttp2_nv)
 from cutthrough.http2.stream cimport (
@@ -56,8 +56,8 @@ cdef Head head
 cdef nghttp2_nv fields[MAX_FIELDS + 1]
 
 
-cdef ssize_t take_message(Stream *st, const char *a, size_t n, const char *b,
-                          size_t m) noexcept nogil:
+cdef ssize_t write_message(Stream *st, const char *a, size_t n, const char *b,
+                           size_t m) noexcept nogil:
     cdef ssize_t taken = take_both(st, a, n, b, m)
     if st.keeps:
         if taken <= <ssize_t>n:
@@ -123,7 +123,7 @@ cdef bint keep_tail(Stream *st, const char *data, size_t n) noexcept nogil:
         return False
     st.message = MESSAGE_DONE
     st.left = 0
-    say_end(st)
+    submit_end(st)
     return True
 
 
@@ -142,7 +142,7 @@ cdef ssize_t take(Stream *st, const char *data, size_t n) noexcept nogil:
             done += taken
         elif st.message == MESSAGE_LENGTH:
             step = min(n - done, <size_t>st.left)
-            taken = say(st, data + done, step, step == st.left)
+            taken = submit_data(st, data + done, step, step == st.left)
             st.left -= taken
             done += taken
             if st.left == 0:
@@ -157,7 +157,7 @@ cdef ssize_t take(Stream *st, const char *data, size_t n) noexcept nogil:
             if st.message == MESSAGE_CHUNKS:
                 break
         elif st.message == MESSAGE_OPEN:
-            return done + say(st, data + done, n - done, False)
+            return done + submit_data(st, data + done, n - done, False)
         else:
             return -1                       # behind the end
     return done
@@ -179,7 +179,7 @@ cdef ssize_t take_head(Stream *st, const char *data, size_t n) noexcept nogil:
         st.part.end += <uint32_t>n
         text = bytes_of(st.part)
     if st.demux.asks:
-        used = take_request(st, text, held + n, held)
+        used = write_request(st, text, held + n, held)
     else:
         # The parser writes to folded lines alone, and a session sends none. Only
         # without_controls changes `text`, when the head is whole
@@ -228,7 +228,7 @@ cdef bint pass_head(Stream *st, const char *text) noexcept nogil:
     status[1] = <char>(c'0' + head.status // 10 % 10)
     status[2] = <char>(c'0' + head.status % 10)
     fields[0] = nghttp2_nv(<uint8_t *>b":status", <uint8_t *>status, 7, 3, NGHTTP2_NV_FLAG_NONE)
-    return say_head(st, fields, 1 + collect_fields(text), interim, ends)
+    return submit_head(st, fields, 1 + collect_fields(text), interim, ends)
 
 
 cdef size_t collect_fields(const char *text) noexcept nogil:
@@ -278,7 +278,7 @@ cdef ssize_t take_chunks(Stream *st, const char *data, size_t n) noexcept nogil:
             # Most bodies end in the read that brought their last data
             ends = step == st.left and n - at - step == 7 and (
                 memcmp(data + at + step, b"\r\n0\r\n\r\n", 7) == 0)
-            taken = say(st, data + at, step, ends)
+            taken = submit_data(st, data + at, step, ends)
             at += taken
             st.left -= taken
             if taken < step:
@@ -326,5 +326,5 @@ cdef bint keep_trailer(Stream *st, char c) noexcept nogil:
     if n == 2:
         give_block(&st.part)
     st.message = MESSAGE_DONE
-    say_end(st)
+    submit_end(st)
     return True

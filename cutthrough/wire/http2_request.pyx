@@ -46,8 +46,8 @@ cdef struct Request:
     bint announces          # trailers
 
 
-cdef int build_head_of_http2(char *out, size_t room, const char *records, size_t n, bint ends,
-                             Http2Head *about) noexcept nogil:
+cdef int build_request_of_http2(char *out, size_t room, const char *records, size_t n, bint ends,
+                                Http2Request *about) noexcept nogil:
     cdef Request request
     cdef Output to = Output(out, out + room, False)
     cdef int refused
@@ -86,7 +86,7 @@ cdef int build_head_of_http2(char *out, size_t room, const char *records, size_t
 
 
 cdef int read_fields(Request *request, const char *records, size_t n,
-                     Http2Head *about) noexcept nogil:
+                     Http2Request *about) noexcept nogil:
     """0, or a Http2Refusal. Pseudo-fields come first, each at most once."""
     cdef const char *p = records
     cdef const char *next
@@ -126,7 +126,7 @@ cdef int read_fields(Request *request, const char *records, size_t n,
     return 0 if valid and has_valid_parts(request) else HEAD_INVALID
 
 
-cdef bint note_field(Request *request, const Record *field, Http2Head *about) noexcept nogil:
+cdef bint note_field(Request *request, const Record *field, Http2Request *about) noexcept nogil:
     """False: it is invalid beside those before it."""
     cdef int number = field_name(field.name.data, field.name.n)
     if number == F_CONTENT_LENGTH:

@@ -11,7 +11,7 @@ An upgrade is left out, because HTTP/2 has none (RFC 9113 section 8.6).
 """
 
 from libc.stdint cimport uint8_t
-from cutthrough.http2.frames cimport say_request
+from cutthrough.http2.frames cimport submit_request
 from cutthrough.http2.nghttp2 cimport NGHTTP2_NV_FLAG_NONE, nghttp2_nv
 from cutthrough.http2.stream cimport (
     MESSAGE_CHUNKS, MESSAGE_DONE, MESSAGE_LENGTH, Stream)
@@ -33,7 +33,7 @@ cdef Head head
 cdef nghttp2_nv fields[PSEUDO + 1 + MAX_FIELDS]
 
 
-cdef int take_request(Stream *st, const char *text, size_t n, size_t seen) noexcept nogil:
+cdef int write_request(Stream *st, const char *text, size_t n, size_t seen) noexcept nogil:
     cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     cdef Framing framing
     cdef int used = parse_request(&head, text, n, seen, &limits)
@@ -52,7 +52,7 @@ cdef int take_request(Stream *st, const char *text, size_t n, size_t seen) noexc
         st.message = MESSAGE_DONE
         st.keeps = False                # the session still has its head
         give_block(&st.sent)
-    if not say_request(st, fields, collect_fields(text), st.message == MESSAGE_DONE):
+    if not submit_request(st, fields, collect_fields(text), st.message == MESSAGE_DONE):
         return -1
     return used
 

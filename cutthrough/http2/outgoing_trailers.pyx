@@ -9,7 +9,7 @@ from cutthrough.http2.stream cimport Stream
 from cutthrough.net.buffers cimport bytes_of, give_block
 
 
-cdef bint say_trailers(Stream *st) noexcept nogil:
+cdef bint submit_trailers(Stream *st) noexcept nogil:
     """All of them: the last one may be the status of gRPC."""
     cdef const char *text = bytes_of(st.part) + st.part.start
     cdef size_t text_n = st.part.end - st.part.start

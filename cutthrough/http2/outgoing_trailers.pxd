@@ -3,4 +3,4 @@
 from cutthrough.http2.stream cimport Stream
 
 # Ends our message with the lines in st.part, which is freed. False: no memory.
-cdef bint say_trailers(Stream *st) noexcept nogil
+cdef bint submit_trailers(Stream *st) noexcept nogil
