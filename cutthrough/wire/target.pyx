@@ -20,11 +20,10 @@ cdef int read_target(Target *target, const Head *head, const char *buf,
     cdef const char *p
     cdef const Field *host = NULL
 
-    # RFC 9112 section 3.2: exactly one Host in HTTP/1.1, never two. lftp sends CONNECT without it,
-    # whose target names all that a Host could
+    # RFC 9112 section 3.2: exactly one Host in HTTP/1.1, never two.
     if head.count[F_HOST] == 1:
         host = &head.fields[head.first[F_HOST] - 1]
-    elif head.count[F_HOST] > 1 or (head.minor == HTTP_11 and head.method != M_CONNECT):
+    elif head.count[F_HOST] > 1 or head.minor == HTTP_11:
         return -BAD_REQUEST
     # A fragment is for the client alone (RFC 9110 section 7.1).
     if memchr(text, c'#', n) != NULL:

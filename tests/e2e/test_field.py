@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.client import AUTH, Client, build_request
+from tests.support.client import Client, build_request
 from tests.support.inside import ALL, config, enter, over_tls, send
 from tests.support.inside_http2 import reach as reach
 from tests.support.origin import Connection, Origin, Script, keep_open
@@ -360,12 +360,3 @@ def test_an_address_without_brackets_is_read(proxy, make_origin, dial) -> None:
     """`CONNECT ::1:443`, as some programs write it."""
     origin = make_origin(lambda conn: conn.send(b"hello"), host="::1")
     assert dial().tunnel(f"::1:{origin.port}").read_exact(5) == b"hello"
-
-
-def test_a_connect_without_host_is_read(proxy, make_origin, dial) -> None:
-    """lftp's: it got a 400, and nothing by https."""
-    origin = make_origin(lambda conn: conn.send(b"hello"))
-    client = dial()
-    client.send(f"CONNECT 127.0.0.1:{origin.port} HTTP/1.1\r\n{AUTH}\r\n".encode())
-    assert client.read_head().status == 200
-    assert client.read_exact(5) == b"hello"

@@ -16,9 +16,8 @@ class Target(NamedTuple):
 def read_target(head: Any) -> Target | str:
     method, target = head.first
     hosts = head.values(b"host")
-    # section 3.2: exactly one; HTTP/1.0 may have none, and lftp's CONNECT has none
-    if len(hosts) > 1 or (not hosts and head.minor == 1 and method != b"CONNECT"):
-        return "bad_request"
+    if len(hosts) > 1 or (not hosts and head.minor == 1):
+        return "bad_request"        # section 3.2: exactly one; HTTP/1.0 may have none
     if b"#" in target:
         return "bad_target"         # RFC 9110 section 7.1: a fragment is not sent
     if target == b"*" and method == b"OPTIONS" and not hosts:
