@@ -19,8 +19,9 @@ cdef class Bridge(UpstreamOwner):
     cdef int64_t taken_before
 
 # From now on the endpoint's socket is one of the kernel, and its transport is behind it.
-# `linger_ms`: how long the transport may take for the last bytes. False: no descriptors.
-cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1
+# `linger_ms`: how long the transport may take for the last bytes. Returns 0, or the errno for want
+# of descriptors, and nothing has changed; EINVAL: the endpoint has lost its socket.
+cdef int put_bridge(Endpoint user, int64_t linger_ms) except -1
 # As Multiplexer.taken_before, of a stream or of what is behind a bridge; 0: the endpoint has
 # nothing in front of it.
 cdef int64_t taken_in_front(Endpoint user, int64_t *left) noexcept

@@ -103,9 +103,10 @@ cdef int64_t taken_in_front(Endpoint user, int64_t *left) noexcept:
     return taken + bridge.taken_before
 
 
-cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
+cdef int put_bridge(Endpoint user, int64_t linger_ms) except -1:
     cdef Poller poller = user.poller
     cdef int[2] pair
+    cdef int error
     cdef Socket outer = user.sock
     cdef Bridge bridge = Bridge.__new__(Bridge)
     cdef Upstream pier = Upstream.__new__(Upstream)
@@ -114,8 +115,9 @@ cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
     by_user[bridge.key] = bridge
     if linux.socketpair(linux.AF_UNIX, linux.SOCK_STREAM | linux.SOCK_NONBLOCK
                         | linux.SOCK_CLOEXEC, 0, pair) < 0:
+        error = linux.errno
         forget(bridge)
-        return False
+        return error
     poller.release(user)
     user.sock = Socket(pair[0], CAN_WRITE, KERNEL, 0)
     bridge.sock = outer
@@ -134,12 +136,12 @@ cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
         forget(bridge)
         for part in (user, bridge, pier):
             end_unwatched(poller, part)
-        return False
+        return linux.EINVAL
     bridge.relay.up.allowance = bridge.relay.down.allowance = INT64_MAX
     start_pump(&bridge.relay.up, &bridge.sock, &pier.sock, -1)
     start_pump(&bridge.relay.down, &pier.sock, &bridge.sock, -1)
     poller.call_again(bridge)               # for what the transport has read already
-    return True
+    return 0
 
 
 cdef int end_unwatched(Poller poller, Endpoint part) except -1:

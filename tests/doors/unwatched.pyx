@@ -58,7 +58,7 @@ def bridge(int left):
     poller.left = 1
     poller.add(user)
     poller.left = left
-    put = put_bridge(user, 1000)
+    put = put_bridge(user, 1000) == 0
     watched = poller.registered
     far.setblocking(False)
     ended = not put and far.recv(1) == b""

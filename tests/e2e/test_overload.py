@@ -6,8 +6,10 @@ import socket
 
 import pytest
 
+from tests.support.certificates import TlsSocket, localhost
 from tests.support.client import build_request
 from tests.support.dns import NameServer, Reply
+from tests.support.inside import ALL, ask, config, over_tls, shake
 from tests.support.network import own_network
 from tests.support.origin import echo, okay
 from tests.support.parents import http, parent
@@ -15,6 +17,7 @@ from tests.support.preload import build_preload
 from tests.support.proxy import Proxy
 from tests.support.socks import NONE, SocksClient
 from tests.support.socks_udp import FREE, Association, Echo
+from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 
 
@@ -79,6 +82,22 @@ def names(opened):
     zone = {name: Reply(("127.0.0.1",), validated=True)
             for name in ("a.test", "b.test", "parent.test")}
     return opened.enter_context(NameServer(zone))
+
+
+def test_a_bridge_without_descriptors_takes_those_of_idle_clients(
+    start_policy, make_origin, dial, exhaust
+):
+    """R98: an interception inside TLS was `overloaded` while idle clients held them."""
+    proxy = start_policy(ALL, config(table(localhost(), protocols='["http", "tls"]')))
+    origin = make_origin(over_tls(okay))
+    clients = [dial(proxy) for _ in range(10)]
+    for client in clients:
+        assert answered_here(client)
+    inside = dial(proxy)
+    inside.sock = TlsSocket(inside.sock)
+    inside.tunnel(f"a.example:{origin.port}")
+    exhaust(proxy)
+    assert ask(shake(inside)).body == b"ok"
 
 
 def answered_here(client):

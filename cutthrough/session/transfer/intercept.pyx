@@ -21,6 +21,7 @@ the connection is a tunnel: see inner.
 
 import logging
 
+from libc.stdint cimport int64_t
 from cutthrough.net cimport linux
 from cutthrough.net.bridge cimport put_bridge
 from cutthrough.net.connector cimport Upstream
@@ -50,6 +51,7 @@ from cutthrough.session.model.state cimport HEAD, LINGER, SECURE
 from cutthrough.session.transfer.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
 from cutthrough.session.transfer.inner cimport begin_by_greeting, look_inside
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
+from cutthrough.session.ways.dials cimport relieve
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_with_text
 
@@ -240,8 +242,14 @@ cdef int greet(Client c) except -1:
 cdef bint put_bridge_if_needed(Client c, Endpoint endpoint) except -1:
     """A client of an HTTPS proxy, or a parent's, has TLS already: a bridge has that. False: no
     descriptor or memory for it."""
-    return endpoint.sock.kind == KERNEL or put_bridge(
-        endpoint, c.context.options.timeout_ms[<int>LINGER])
+    cdef int64_t linger_ms = c.context.options.timeout_ms[<int>LINGER]
+    cdef int error
+    if endpoint.sock.kind == KERNEL:
+        return True
+    error = put_bridge(endpoint, linger_ms)
+    if error and relieve(c, error):
+        error = put_bridge(endpoint, linger_ms)
+    return error == 0
 
 
 cdef int enter(Client c) except -1:
