@@ -3,10 +3,9 @@
 import argparse
 import base64
 import datetime
-import os
 import sys
-import tempfile
 import time
+from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -22,6 +21,7 @@ from cutthrough.bundle.manifest import MOST_BYTES, BundleError
 from cutthrough.config.bundles import parse_public_key
 from cutthrough.config.files import naming
 from cutthrough.config.values import show_count
+from cutthrough.exchange.whole_file import write_file
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,14 +40,8 @@ def run(args: argparse.Namespace) -> int:
 
 def make_key(args: argparse.Namespace) -> int:
     key = Ed25519PrivateKey.generate()
-    fd = os.open(args.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(fd, "wb") as file:
-            file.write(key.private_bytes(
-                Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    except BaseException:                    # half of a key is none
-        os.unlink(args.file)
-        raise
+    write_file(Path(args.file), key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     print(f'bundle_key = ["{public_text(key)}"]')
     return 0
 
@@ -72,24 +66,11 @@ def build(args: argparse.Namespace) -> int:
         int(time.time()) if args.serial is None else args.serial,
         f"{now:%Y-%m-%dT%H:%M:%SZ}", args.canary)
     bundle = read_bundle(data, [public_text(key)])      # as a host will
-    replace(args.output, data)
+    # A program may poll it
+    write_file(Path(args.output), data, over=True, mode=0o644)
     print(f"{args.output}: {bundle.manifest.label}, "
           f"{show_count(len(bundle.manifest.files), 'file')}, {len(data)} bytes")
     return 0
-
-
-def replace(path: str, data: bytes) -> None:
-    """Writes it whole or not at all: a program may poll the file."""
-    fd, temporary = tempfile.mkstemp(
-        dir=os.path.dirname(path) or ".", prefix=".bundle-")
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            os.fchmod(fd, 0o644)
-        os.rename(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def verify(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from cutthrough.recording.model.key import KEY_BYTES, read_key
 from cutthrough.recording.sessions.key_file import take_key, write_key
+from cutthrough.recording.sessions.modes import State, read_state, write_state
 from tests.support.verbs import run_verb
 
 
@@ -58,6 +59,17 @@ def test_a_key_that_cannot_be_taken_leaves_the_former_one(tmp_path):
 def test_half_of_a_bundles_key_is_none(tmp_path):
     path = tmp_path / "bundle.key"
     with full_disk():
-        assert run_verb("bundle", "key", str(path)).returncode == 1
-    assert not path.exists()
+        done = run_verb("bundle", "key", str(path))
+    assert (done.returncode, done.stderr) == (1, f"cutthrough: {path}: File too large\n")
+    assert list(tmp_path.iterdir()) == []
     assert run_verb("bundle", "key", str(path)).returncode == 0
+
+
+def test_the_mode_that_finds_no_room_is_named_and_stays(tmp_path):
+    """It was "standard output: No space left on device"."""
+    write_state(tmp_path, State("replay"))
+    with full_disk(), pytest.raises(OSError, match="too large") as raised:
+        write_state(tmp_path, State("record"))
+    assert raised.value.filename == str(tmp_path / "mode")
+    assert [path.name for path in tmp_path.iterdir()] == ["mode"]
+    assert read_state(tmp_path).mode == "replay"

@@ -26,6 +26,7 @@ import msgspec
 import yaml
 
 from cutthrough.exchange.formats.imported import NotImported
+from cutthrough.exchange.whole_file import write_file
 from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.model.templates import check
@@ -69,14 +70,14 @@ def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recordin
         most -= len(text)
         if most < 0:
             raise TooLong
-        write(folder / name, text)
+        write_file(folder / name, text.encode(), over=True)
         names.append(name)
     table = msgspec.to_builtins(msgspec.structs.replace(
         manifest, program="", created_us=0))
-    write(folder / MANIFEST, encode(
+    write_file(folder / MANIFEST, encode(
         {"version": manifest.version, **table,
          **({"key_check": key_check} if key_check else {}), "recordings": names},
-        "json"))
+        "json").encode(), over=True)
     for name in {*old} - {*names}:
         (folder / name).unlink(missing_ok=True)
     return []
@@ -88,15 +89,6 @@ def size_of(recording: Recording) -> int:
     chunks = sum(len(chunk.data) for chunk in response.chunks)
     messages = sum(len(message.data) for message in response.messages)
     return len(recording.request.body) + chunks + messages
-
-
-def write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)              # not through a link, and with our mode
-    new.touch(mode=0o600, exist_ok=False)
-    new.write_text(text)
-    new.replace(path)
 
 
 @contextlib.contextmanager

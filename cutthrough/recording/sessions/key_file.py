@@ -6,14 +6,14 @@ guess a short secret, so the key is never in an export: it is a file of its own,
 is asked for.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from cutthrough.exchange.formats.imported import NotImported
-from cutthrough.recording.model.key import KEY_BYTES, check_of, read_key, write_new
+from cutthrough.exchange.whole_file import write_file
+from cutthrough.recording.model.key import KEY_BYTES, check_of, read_key
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.sessions.directory import SUFFIX
 
@@ -31,7 +31,7 @@ def write_key(directory: str | Path, target: Path) -> None:
     """
     key = read_key(Path(directory) / NAME)
     try:
-        write_new(target, key)
+        write_file(target, key)
     except FileExistsError:
         raise NotImported(f"{target}: is there already, and no key is written over it"
                           ) from None
@@ -53,10 +53,7 @@ def take_key(directory: str | Path, source: Path) -> None:
         raise NotImported(
             f"{folder} has sessions with another key, whose hashes would match no "
             "longer: import into another directory (--directory)")
-    new = folder / f".{NAME}-{os.getpid()}"
-    new.unlink(missing_ok=True)
-    write_new(new, key)
-    new.replace(path)
+    write_file(path, key, over=True)
 
 
 def has_hashes(recordings: Iterable[Recording]) -> bool:

@@ -5,13 +5,13 @@ restart, and all workers find them: each looks every POLL_S.
 """
 
 import logging
-import os
 import time
 from pathlib import Path
 from typing import Literal, get_args
 
 import msgspec
 
+from cutthrough.exchange.whole_file import write_file
 from cutthrough.recording.sessions.session import is_name
 
 log = logging.getLogger("cutthrough")
@@ -73,13 +73,8 @@ def write_state(directory: str | Path, state: State, is_new_run: bool = True) ->
     """Raises OSError."""
     folder = Path(directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = folder / f".{NAME}-{os.getpid()}"
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                 | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(msgspec.json.encode(msgspec.structs.replace(
-            state, run=time.time_ns() if is_new_run else state.run)) + b"\n")
-    new.replace(folder / NAME)
+    write_file(folder / NAME, msgspec.json.encode(msgspec.structs.replace(
+        state, run=time.time_ns() if is_new_run else state.run)) + b"\n", over=True)
 
 
 def mark_of(path: Path) -> tuple[int, ...]:
