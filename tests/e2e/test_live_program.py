@@ -216,10 +216,11 @@ def test_on_a_phone_a_row_has_its_age_and_its_bytes(page, make_origin, dial):
     tunnel.send(b"x" * 5000)
     assert tunnel.read_exact(5000)
     wait_until(lambda: "5.0 kB" in browser.text("#rows"), lambda: browser.text("#rows"))
-    seen = browser.run(
+    # A row that is made anew is nowhere for a moment
+    shown = {"host", "user", "state", "age", "bytes_up", "bytes_down"}
+    wait_until(lambda: shown <= {*browser.run(
         "[...document.querySelectorAll('#rows tr:first-child td')].filter(one =>"
-        " one.offsetParent).map(one => one.className.split(' ')[0])")
-    assert {"host", "user", "state", "age", "bytes_up", "bytes_down"} <= {*seen}
+        " one.offsetParent).map(one => one.className.split(' ')[0])")}, "the cells")
     boxes = browser.run(
         "[...document.querySelectorAll('#rows tr:first-child td')].filter(one =>"
         " one.offsetParent).map(one => one.getBoundingClientRect())"

@@ -106,7 +106,7 @@ def replay(proxy, folder, server):
         wait_until(lambda: recorded(folder) == n, proxy.stderr)
         write_state(folder, State(mode))
         wait_until(lambda: f"mode {mode}, session default, {n}" in proxy.stderr(),
-                   "the mode")
+                   proxy.stderr)
         proxy.mark()
         before = server[1].called
 
