@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cutthrough.ca.leaf import Authority
 from cutthrough.ca.names import AuthorityError
 from cutthrough.ca.token import SCHEME, TokenKey
-from cutthrough.config.files import FileError, read_file
+from cutthrough.config.files import FileError, home_of, read_file
 
 CERTIFICATE = "ca.pem"
 KEY = "ca.key"
@@ -33,7 +33,7 @@ def default_directory() -> str:
     """In the user's data directory (XDG Base Directory Specification)."""
     data = os.environ.get("XDG_DATA_HOME", "")
     if not os.path.isabs(data):              # the specification: to be ignored
-        data = os.path.expanduser("~/.local/share")
+        data = os.path.join(home_of(os.environ), ".local", "share")
     return os.path.join(data, "cutthrough", "ca")
 
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from cutthrough.ca.roots import BUNDLES, VARIABLES, parse_certificates, read_roots
-from cutthrough.config.files import FileError
+from cutthrough.config.files import FileError, home_of
 
 Verdict = Literal["yes", "no", "?", "-"]
 
@@ -124,7 +124,7 @@ class Seeker(NamedTuple):
                      "" if is_there else remedy, undo)
 
     def _nss(self) -> Iterator[Store]:
-        home = glob.escape(self.environ.get("HOME") or os.path.expanduser("~"))
+        home = glob.escape(home_of(self.environ))
         for file in self._once(f"{home}/{pattern}/cert9.db" for pattern in NSS):
             folder = os.path.dirname(file)
             add = (f"certutil -A -d {shlex.quote(f'sql:{folder}')} -t C,, "

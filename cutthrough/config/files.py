@@ -11,13 +11,17 @@ import os
 import select
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 # Enough for a users file of 160 000 users, at a hundred bytes each
 MOST_BYTES = 16 << 20
 # `-c <(…)` is a pipe whose writer starts together with this process. All pipes of a
 # process share this time, which begins with the first file
 PATIENCE_S = 10.0
+
+# Debian's name for the home of those who have none: nothing is there, and nobody but
+# root can make it
+HOMELESS = "/nonexistent"
 
 # Of a file's content: time of the change in ns, bytes, inode
 Version = tuple[int, int, int]
@@ -29,6 +33,17 @@ _versions: dict[str, Version | None] = {}
 
 class FileError(ValueError):
     """A file that cannot be used: the reason, without its name."""
+
+
+def home_of(environ: Mapping[str, str]) -> str:
+    """The user's home directory. A container's user may have none, and no HOME: `~`
+    would then be a directory with this name, wherever the user is."""
+    import pwd
+
+    home = environ.get("HOME", "")
+    with contextlib.suppress(KeyError):
+        home = home if os.path.isabs(home) else pwd.getpwuid(os.getuid()).pw_dir
+    return home if os.path.isabs(home) else HOMELESS
 
 
 def stop_waiting() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.database import check_url
+from cutthrough.config.files import home_of
 from cutthrough.config.settings import read_secret_file, variable_name
 
 FILE, URL, URL_FILE = map(variable_name, (
@@ -24,8 +25,7 @@ def state_directory(name: str, environ: Mapping[str, str]) -> str:
     """In the user's state directory (XDG Base Directory Specification)."""
     state = environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):
-        home = environ.get("HOME") or os.path.expanduser("~")
-        state = os.path.join(home, ".local", "state")
+        state = os.path.join(home_of(environ), ".local", "state")
     return os.path.join(state, "cutthrough", name)
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cutthrough.ca.store import write_file
+from cutthrough.config.files import home_of
 
 NOTE, LOCK, VARIABLES = "desktop.json", "desktop.lock", "90-cutthrough.conf"
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -123,7 +124,7 @@ class Sessions:
     def values(variables: Mapping[str, str], environ: Mapping[str, str]
                ) -> dict[str, str]:
         home = environ.get("XDG_CONFIG_HOME") or os.path.join(
-            os.path.expanduser("~"), ".config")
+            home_of(environ), ".config")
         lines = ["# Made, and removed again, by cutthrough inspect --system.\n"]
         for name, value in variables.items():
             if not value:                    # environment.d(5) has no empty values

@@ -30,6 +30,7 @@ from unicodedata import category
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from cutthrough.config.config import DEFAULTS
+from cutthrough.config.files import home_of
 from cutthrough.config.mistake import Mistake, show_all
 from cutthrough.config.settings import build, gather
 from cutthrough.config.values import parse_host, show_address, split_address
@@ -171,8 +172,8 @@ def join(source: str, user: str, password: str) -> str:
 def find_in_netrc(host: str, environ: Mapping[str, str]) -> tuple[str, str, str] | None:
     """Name, password and file, if the file names this very host. `default` is not for
     parents, because each of them would get it."""
-    path = environ.get("NETRC") or os.path.join(environ.get("HOME") or "~", ".netrc")
-    path = os.path.expanduser(path)
+    path = os.path.expanduser(environ.get("NETRC")
+                              or os.path.join(home_of(environ), ".netrc"))
     try:
         login = netrc.netrc(path).hosts.get(host)
     except FileNotFoundError:

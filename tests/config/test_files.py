@@ -1,18 +1,21 @@
 """Reads from the disk never block: pipes have a bound, devices are refused."""
 
 import os
+import pwd
 import subprocess
 import sys
 import threading
 
 import pytest
 
+from cutthrough.ca.store import default_directory
 from cutthrough.config import files
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.config.files import FileError, read_file
+from cutthrough.config.files import HOMELESS, FileError, home_of, read_file
 from cutthrough.config.settings import from_options, load
 from cutthrough.generation.policy_files import load_policy
 from cutthrough.policy.source import PolicyError
+from cutthrough.tools.database import default_flows
 from tests.support.proxy import ROOT, clean_environment
 
 
@@ -82,3 +85,20 @@ def test_a_file_without_end_is_refused(tmp_path):
         file.truncate(files.MOST_BYTES + 1)
     with pytest.raises(FileError, match="longer than"):
         read_file(str(path))
+
+
+@pytest.mark.parametrize("given", [{}, {"HOME": ""}, {"HOME": "some/where"}])
+def test_a_user_without_a_home_has_none_where_the_user_is(given, monkeypatch):
+    """R55: a container's user got an authority in `./~`."""
+    assert home_of(given) == pwd.getpwuid(os.getuid()).pw_dir
+
+    def missing(number):
+        raise KeyError(number)
+
+    monkeypatch.setattr(pwd, "getpwuid", missing)
+    assert home_of(given) == HOMELESS
+    for name in ("HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert default_directory().startswith(HOMELESS)
+    assert default_flows({}).startswith(HOMELESS)
+    assert home_of({"HOME": "/home/user"}) == "/home/user"
