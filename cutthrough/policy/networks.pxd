@@ -28,7 +28,8 @@ cdef struct Edge:           # a range of addresses, up to the next edge
     Key first
     uint32_t net            # index + 1 of the narrowest network around them; 0: none
 
-# IPv4 addresses inside the dialled IPv6 address; only deny rules compare them.
+# Where the dialled address leads, beside itself: IPv4 addresses inside an IPv6 one, and loopback behind
+# the unspecified ones. Only deny rules compare them.
 cdef struct CarriedKeys:
     int n
     Key keys[MOST_CARRIED]
@@ -76,12 +77,25 @@ cdef inline Key key_of_v4(const uint8_t *address) noexcept nogil:
     return Key(0, <uint64_t>0xffff << 32 | <uint64_t>address[0] << 24
                | <uint64_t>address[1] << 16 | <uint64_t>address[2] << 8 | address[3])
 
+# Where the kernel connects to, if the unspecified address of a family is dialled; 0: it is another.
+cdef inline Key loopback_behind(Key key) noexcept nogil:
+    if key.high == 0 and key.low == 0:
+        return Key(0, 1)                        # ::1
+    if key.high == 0 and key.low == <uint64_t>0xffff << 32:
+        return Key(0, key.low | 0x7f000001)     # 127.0.0.1
+    return Key(0, 0)
+
 # `address` may be NULL.
 cdef inline void read_carried(const uint8_t *address, CarriedKeys *carried) noexcept nogil:
     cdef Carried embedded
+    cdef Key loopback
     cdef int i
     carried.n = 0
     if address != NULL:
         carried.n = find_carried(address, &embedded)
         for i in range(carried.n):
             carried.keys[i] = key_of_v4(embedded.v4[i])
+        loopback = loopback_behind(key_of(address))
+        if loopback.low:
+            carried.keys[0] = loopback
+            carried.n = 1

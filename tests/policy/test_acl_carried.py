@@ -44,6 +44,22 @@ def test_an_allow_must_match_the_address_that_is_dialled(address):
     assert acl.ask(host="a.b", port=443, address=address).opens_floor
 
 
+@pytest.mark.parametrize(("address", "network"), [
+    ("0.0.0.0", "127.0.0.0/8"), ("::ffff:0.0.0.0", "127.0.0.0/8"), ("::", "::1/128")])
+def test_the_unspecified_address_is_loopback_to_a_deny(address, network):
+    """The kernel connects to it there: `deny 127.0.0.0/8` let 0.0.0.0 pass."""
+    all_others = allow(addresses=("0.0.0.0/0", "::/0"))
+    for rule in (deny(addresses=(network,)), deny(hosts=(network.partition("/")[0],))):
+        if rule.hosts and "::" not in network:
+            rule = deny(hosts=("127.0.0.1",))
+        asked = acl_of(rule, all_others).ask(host="a.b", port=80, address=address)
+        assert (asked.outcome, asked.rule) == ("destination_denied", 0)
+    acl = acl_of(allow(addresses=(network,)))
+    assert acl.ask(host="a.b", port=80, address=address).outcome != "ok"
+    acl = acl_of(deny(addresses=("10.0.0.0/8", "2001:db8::/32")), all_others)
+    assert acl.ask(host="a.b", port=80, address=address).outcome == "ok"
+
+
 def test_a_client_is_judged_by_the_address_that_it_comes_from():
     acl = acl_of(deny(clients=("10.0.0.0/8",)), default="allow")
     carried, carrying = (Caller(client=text) for text in (
