@@ -14,8 +14,8 @@ from libc.stdint cimport int64_t
 from cutthrough.net.address cimport (
     Address, Addresses, from_sockaddr, has_source, is_same_address, to_sockaddr)
 from cutthrough.net.linux cimport (
-    EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EMFILE,
-    ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ETIMEDOUT, sockaddr_storage, socklen_t)
+    EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EINVAL,
+    EMFILE, ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, EPERM, ETIMEDOUT, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_WRITE, begin_connect, open_tcp, read_own_name, sys_close, take_error)
@@ -94,13 +94,13 @@ cdef int cancel(Connector c) except -1:
 
 cdef int tells(int error) noexcept:
     """Ranks an errno by how well it explains a failed dial. First our own shortage, because the
-    next try may well succeed. Then a host's answer, then silence. Last an unreachable network,
-    because that is usual on a host with one address family."""
+    next try may well succeed. Then a host's answer, then silence. Last what this host does not let
+    out: no route, or a rule, because that is usual on a host with one address family."""
     if error in (EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL):
         return 5
     if error in (ECONNREFUSED, ECONNRESET):
         return 4
-    if error in (ENETUNREACH, EHOSTUNREACH):
+    if error in (ENETUNREACH, EHOSTUNREACH, EACCES, EPERM):
         return 1
     if error == ETIMEDOUT:
         return 2
@@ -109,8 +109,10 @@ cdef int tells(int error) noexcept:
 
 cdef int meant_by(int error, const Address *address) noexcept:
     """EADDRNOTAVAIL: all our ports towards that address are in use. But if this host has no
-    address of that family (a container without IPv6), it is ENETUNREACH."""
-    if error == EAFNOSUPPORT or (error == EADDRNOTAVAIL and not has_source(address)):
+    address of that family (a container without IPv6), it is ENETUNREACH. So is EINVAL: a route of
+    the type blackhole, or a link-local address, which no link is named for."""
+    if error in (EAFNOSUPPORT, EINVAL) or (
+            error == EADDRNOTAVAIL and not has_source(address)):
         return ENETUNREACH
     return error
 

@@ -207,6 +207,22 @@ def test_a_refusal_is_told_whatever_else_failed(racing, names, dial, addresses):
     assert (reply.status, reply.error) == (502, "connection_refused")
 
 
+def test_an_address_that_no_packet_may_leave_for_is_unreachable_and_told_last(
+    start_proxy, names, make_silent, dial
+):
+    """The kernel says EINVAL of a link-local address, and where a route is a blackhole:
+    that was `connection_failed`, also if another address was silent."""
+    proxy = start_proxy("--resolvers", names.address, "--connect-timeout", "500ms")
+    port = make_silent("127.0.0.9").getsockname()[1]
+    names.zone["two.test"] = Reply(("fe80::1", "127.0.0.9"))
+    client = dial(proxy)
+    reply = client.get(f"http://two.test:{port}/")
+    assert (reply.status, reply.error) == (504, "connection_timeout")
+    reply = client.get(f"http://[fe80::1]:{port}/")
+    assert (reply.status, reply.error) == (502, "destination_ip_unroutable")
+    proxy.wait_reason("unreachable")
+
+
 def test_an_override_is_where_a_name_leads(start_proxy, names, make_origin, dial):
     origin = make_origin()
     proxy = start_proxy("--resolvers", names.address,
