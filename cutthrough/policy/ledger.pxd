@@ -55,12 +55,13 @@ cdef struct Grant:
 cdef inline int64_t day_bytes_of(Row *row, int64_t now_s) noexcept nogil:
     """Returns the bytes that were moved today. Two days are kept, because nothing must be forgiven
     if a clock is set to another day and back."""
-    cdef int64_t before = row.day_bytes
+    cdef int64_t before = row.day_bytes, remote = row.remote_bytes
     cdef int32_t day = row.day, today = <int32_t>(now_s // DAY_S)
     if day != today:
         row.day_bytes = row.other_bytes if row.other_day == today else 0
+        row.remote_bytes = row.other_remote if row.other_day == today else 0
         row.day = today
-        row.other_bytes = before
+        row.other_bytes, row.other_remote = before, remote
         row.other_day = day
     return row.day_bytes
 

@@ -114,7 +114,7 @@ cdef class RemoteUsage(SharedTable):
         now.spent = row.spent
         now.bytes = 0
         if row.day == today:
-            now.bytes = row.day_bytes - (row.remote_bytes if row.remote_day == today else 0)
+            now.bytes = row.day_bytes - row.remote_bytes
         if last.round == self.round and is_unchanged(last, &now):
             return n
         if last.round == 0 and is_empty(&now) and not self._is_held_elsewhere(row):
@@ -184,10 +184,9 @@ cdef inline bint is_empty(const Report *report) noexcept nogil:
 
 cdef void add_bytes(Row *row, int64_t day_bytes, int64_t now_us, int64_t now_s) noexcept nogil:
     """Used bytes stay used, even if a Redis that lost its data reports fewer."""
-    cdef int64_t known = row.remote_bytes if row.remote_day == now_s // DAY_S else 0
-    row.day_bytes = day_bytes_of(row, now_s) + max(0, day_bytes - known)
-    row.remote_bytes = max(known, day_bytes)
-    row.remote_day = row.day
+    cdef int64_t moved = day_bytes_of(row, now_s)
+    row.day_bytes = moved + max(0, day_bytes - row.remote_bytes)
+    row.remote_bytes = max(row.remote_bytes, day_bytes)
     row.full_us = max(row.full_us, now_us + (DAY_S - now_s % DAY_S) * 1000000)
 
 

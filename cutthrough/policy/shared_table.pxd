@@ -40,15 +40,15 @@ cdef struct Row:
     Buckets others[MOST_BUCKETS]
     int64_t full_us         # when all buckets are full and the quota is new: may be dropped
     int32_t day             # days of the epoch, UTC
-    int32_t remote_day      # likewise, for remote_bytes
+    int32_t other_day       # the day before `day`, or after it if the clock was set back
     int64_t day_bytes       # moved on `day`
     int64_t other_bytes     # moved on `other_day`
-    int32_t other_day       # the day before `day`, or after it if the clock was set back
     # For a fleet: what `remote_usage` reports to others, and the last report of theirs
     int64_t spent           # tokens of requests spent here, in total
     double rate             # limits of the request that took the last token
     double burst
-    int64_t remote_bytes    # the part of day_bytes moved elsewhere on `remote_day`
+    int64_t remote_bytes    # the part of day_bytes moved elsewhere
+    int64_t other_remote    # the part of other_bytes moved elsewhere
     int64_t remote_spent    # tokens of requests spent elsewhere, in total
     uint32_t remote_base    # baseline of remote_spent; 0: no report yet
     # follows: uint32_t held[N_COLUMNS][slots]

@@ -11,7 +11,9 @@ instances there are.
     {PREFIX}:2:EPOCH:alive     instances, by the clock at which they expire
     {PREFIX}:2:EPOCH:of:NAME   ID -> "connections tunnels spent day bytes before": the
                                share of an instance, with bytes of `day` and of the day
-                               before. #: its session and the number of its last step
+                               before. Behind it, if its clock has leapt over days, the
+                               last three for where it was: it may be set back there.
+                               #: its session and the number of its last step
     {PREFIX}:2:EPOCH:day:DAY   ID -> bytes of that day, those of gone instances too
     {PREFIX}:2:EPOCH:feed      ID, by the version of its last change
 
@@ -54,11 +56,29 @@ local function counts(text)
 end
 
 local function parts(text)
-    local c, t, spent, on, bytes, before =
-        match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-    if not c then return 0, 0, 0, 0, 0, 0 end
+    local c, t, spent, on, bytes, before, far =
+        match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)([ %d]*)$')
+    if not c then return 0, 0, 0, 0, 0, 0, '' end
     return tonumber(c), tonumber(t), tonumber(spent),
-        tonumber(on), tonumber(bytes), tonumber(before)
+        tonumber(on), tonumber(bytes), tonumber(before), far
+end
+
+-- The bytes as of `day`, and those of where the clock was
+local function days(day, on, bytes, before, far)
+    local far_on, far_bytes, far_before = match(far, '^ (%d+) (%d+) (%d+)$')
+    if on > 0 and math.abs(on - day) > 1 then
+        if bytes + before > 0 then far = format(' %d %d %d', on, bytes, before) end
+        on, bytes, before = 0, 0, 0
+        if far_on and math.abs(far_on - day) < 2 then
+            on, bytes, before = tonumber(far_on), tonumber(far_bytes),
+                tonumber(far_before)
+        end
+    end
+    if on ~= day and on ~= day + 1 then
+        before = on == day - 1 and bytes or 0
+        on, bytes = day, 0
+    end
+    return on, bytes, before, far
 end
 
 local function put(key, pairs)
@@ -119,13 +139,13 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', alive, '-inf', clock,
     local ids, shares, kept, empty = {}, {}, {}, {}
     for i = 1, #scanned[2], 2 do
         local id = scanned[2][i]
-        local c, t, spent, on, bytes, before = parts(scanned[2][i + 1])
+        local c, t, spent, on, bytes, before, far = parts(scanned[2][i + 1])
         if c + t + spent > 0 then
             add(ids, id)
             add(shares, {c, t, spent})
         end
-        if bytes + before > 0 then
-            add(kept, id, format('0 0 0 %d %d %d', on, bytes, before))
+        if bytes + before > 0 or far ~= '' then
+            add(kept, id, format('0 0 0 %d %d %d', on, bytes, before) .. far)
         elseif id ~= '#' then
             add(empty, id)
         end
@@ -180,18 +200,14 @@ if #ids > 0 then
     local today = redis.call('HMGET', moved, unpack(ids))
     for i, id in ipairs(ids) do
         local c, t, spent = counts(all[i])
-        local my_c, my_t, my_spent, on, bytes, before = parts(shares[i])
-        local sum, counted = whole(today[i]), 0
-        if on == day then counted = bytes elseif on == day + 1 then counted = before end
+        local my_c, my_t, my_spent, on, bytes, before, far = parts(shares[i])
+        on, bytes, before, far = days(day, on, bytes, before, far)
+        local sum, counted = whole(today[i]), on == day and bytes or before
         if usage[id] then
             local new_c, new_t, new_spent, new_bytes =
                 match(usage[id], '^(%d+) (%d+) (%d+) (%d+)$')
             new_c, new_t, new_spent, new_bytes = tonumber(new_c), tonumber(new_t),
                 tonumber(new_spent), tonumber(new_bytes)
-            if on ~= day and on ~= day + 1 then
-                before = on == day - 1 and bytes or 0
-                on, bytes = day, 0
-            end
             local more = max(0, new_bytes - counted)
             if more > 0 then
                 counted, sum = new_bytes, sum + more
@@ -200,8 +216,8 @@ if #ids > 0 then
                 bytes_now[#bytes_now + 1] = format('%d', sum)
             end
             local text = format('%d %d %d %d %d %d', new_c, new_t, new_spent, on, bytes,
-                                before)
-            if new_c + new_t + new_spent + bytes + before == 0 then
+                                before) .. far
+            if far == '' and new_c + new_t + new_spent + bytes + before == 0 then
                 if shares[i] then empty[#empty + 1] = id end
             elseif text ~= shares[i] then
                 own[#own + 1] = id

@@ -145,6 +145,20 @@ def test_bytes_of_another_day_are_not_told():
     assert told(away, today + DAY)[away.tag(b"u")] == (1, 0, 0, 0)
 
 
+def test_a_clock_that_leaps_and_is_set_back_counts_nothing_twice():
+    """What others had moved on that day was added again, and told as ours."""
+    away, limiter = members(bytes_per_day=10**9)
+    one = Holder(limiter)
+    one.ask(b"u")
+    one.move(1000)
+    one.end()
+    today = int(time.time())
+    for now_s, moved in ((today, 5000), (today + 3 * DAY, 10), (today, 5000)):
+        book(away, moved=moved, now_s=now_s)
+    assert of_user(away, b"u")[2] == 6000
+    assert told(away, today)[away.tag(b"u")] == (1, 0, 1000, 0)
+
+
 # Usage of others, taken in
 
 

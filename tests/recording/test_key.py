@@ -60,8 +60,8 @@ def test_half_of_a_bundles_key_is_none(tmp_path):
     path = tmp_path / "bundle.key"
     with full_disk():
         done = run_verb("bundle", "key", str(path))
-    assert (done.returncode, done.stderr) == (
-        1, f"cutthrough: {path}: File too large\n")
+    assert done.returncode == 1
+    assert done.stderr == f"cutthrough: {path}: File too large\n"
     assert list(tmp_path.iterdir()) == []
     assert run_verb("bundle", "key", str(path)).returncode == 0
 

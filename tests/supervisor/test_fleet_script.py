@@ -95,7 +95,7 @@ class Fleet:
 
     def run(self, steps: int) -> None:
         acts = [self.change] * 12 + [self.exchange, self.set_a_clock] * 3 + [
-            self.end, self.end, self.come_back, self.settle, self.change_redis]
+            self.leap, self.end, self.end, self.come_back, self.settle, self.change_redis]
         for _ in range(steps):
             while len(self.peers) < 2:
                 self.start()
@@ -141,6 +141,16 @@ class Fleet:
         last = self.last_days.get(peer.name, DAY)
         peer.set_day(last + self.random.choice((-1, -1, 0, 0, 1, 1, 2)))
         self.last_days[peer.name] = max(last, peer.day)
+
+    def leap(self, peer: Peer) -> None:
+        """Its clock is set to a day where it has not been, and back."""
+        day = peer.day
+        peer.set_day(day + self.random.choice((-1, 1)) * self.random.randrange(9, 9999))
+        for _ in range(self.random.randrange(3)):
+            peer.moved[self.random.choice(USERS), peer.day] += 1000
+        self.sync(peer)
+        peer.set_day(day)
+        self.sync(peer)
 
     def end(self, peer: Peer) -> None:
         """Cut off: until it is taken for dead."""
