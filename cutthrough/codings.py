@@ -67,17 +67,22 @@ class _Inflate(Decoder):
                 self._inflate = zlib.decompressobj(31)      # a further member
                 yield b""
             self._begun = True
-            try:
-                piece = self._inflate.decompress(data, PIECE)
-            except zlib.error as error:
-                raise CodingError(str(error)) from None
+            piece = self._decompress(data)
             data = self._inflate.unconsumed_tail or self._inflate.unused_data
             if piece:
                 yield piece
             while len(piece) == PIECE and not data and not self._inflate.eof:
-                piece = self._inflate.decompress(b"", PIECE)
+                piece = self._decompress(b"")
                 if piece:
                     yield piece
+
+    def _decompress(self, data: bytes) -> bytes:
+        """Without data: what zlib still holds, which may be malformed, too."""
+        try:
+            piece: bytes = self._inflate.decompress(data, PIECE)
+        except zlib.error as error:
+            raise CodingError(str(error)) from None
+        return piece
 
     def end(self) -> None:
         if self._begun and not self._inflate.eof:

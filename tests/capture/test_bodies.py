@@ -111,6 +111,15 @@ def test_content_that_cannot_be_decoded_stays(coding):
         raw, 9, None, "encoded")
 
 
+def test_a_coding_that_is_malformed_behind_a_full_piece_stays():
+    """65 537 times one letter by a bit each, then a distance that no code has, in the
+    last byte: zlib has taken all of the input when it says so. It ended the exchange:
+    neither capture nor recording had it."""
+    raw = bytes.fromhex("0de081000000008020b0e62ff101") + bytes(8191) + b"\x38"
+    assert keep(raw, f"{TEXT}Content-Encoding: deflate\r\n") == Body(
+        raw, len(raw), None, "encoded")
+
+
 @pytest.mark.parametrize("coding", ["br", "zstd"])
 def test_an_encoding_without_its_package_stays(coding, monkeypatch):
     monkeypatch.delitem(codings.known_decoders(), coding)
