@@ -222,8 +222,9 @@ coverage: .venv/ready.test build/built.trace ## line coverage of wire/ and net/r
 	$(PY) -m coverage erase && $(PY) -m coverage run -m pytest -q tests/wire tests/http2 tests/net tests/fuzz tests/leaks $(PYTEST_ARGS)
 	$(PY) -m coverage combine -q && $(PY) -m coverage report -i --include '$(COVERED)' --fail-under 95
 
-annotate: build/built.native ## Cython's annotated HTML in build/annotate: yellow is Python
-	mkdir -p build/annotate && for f in $$(find cutthrough -name '*.pyx'); do .venv/bin/cython -3 --annotate -o "build/annotate/$$(basename "$$f" .pyx).c" "$$f"; done
+annotate: build/built.native ## Cython's annotated HTML in build/annotate, by modules' names: yellow is Python
+	rm -rf build/annotate && mkdir -p build/annotate
+	for f in $$(find cutthrough -name '*.pyx'); do to=$${f%.pyx}; .venv/bin/cython -3 --annotate -o "build/annotate/$${to//\//.}.c" "$$f"; done
 
 wheel: build/tools/ready ## a wheel in dist/ that needs nothing of its host but glibc: AWS-LC and nghttp2 are in it; on Debian or Ubuntu; ARCHITECTURE=arm64 for another
 	scripts/wheel.sh build/tools/bin
