@@ -106,9 +106,9 @@ def test_what_has_ended_before_a_change_is_in_the_session_of_then(
         for _ in range(4):
             url = f"http://127.0.0.1:{origin.port}/{number}"
             assert dial(proxy).get(url).status == 200
-        if number % 2:
-            tell(operator, "/settle")
-        else:
+        # A busy writer is waited for here: a change waits for it, and not for ever
+        wait_until(lambda: not tell(operator, "/settle")["unanswered"], proxy.stderr)
+        if not number % 2:
             tell(operator, "/mode?session=other")
         assert recorded(folder, f"s{number}") == [f"/{number}"] * 4
         assert len(proxy.log()) == 4 * (number + 1)

@@ -30,7 +30,7 @@ def users_file(tmp_path):
 def start(start_proxy, users_file):
     def begin(*flags, **more):
         return start_proxy(
-            "--users-file", str(users_file), "--auth-timeout", "60s", *flags,
+            "--users-file", str(users_file), "--auth-timeout", "200s", *flags,
             user=False, **more)
 
     return begin

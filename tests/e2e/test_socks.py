@@ -142,7 +142,7 @@ def users_file(tmp_path):
     path.write_text("".join(
         f"{name}:{bcrypt.hashpw(b'one', bcrypt.gensalt(cost)).decode()}\n"
         for name, cost in (("ann", 4), ("slow", 12))))
-    return f'users_file = "{path}"\n'
+    return f'users_file = "{path}"\nauth_timeout = "100s"\n'   # beside other work
 
 
 @pytest.mark.any_loop
