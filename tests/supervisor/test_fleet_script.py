@@ -95,7 +95,8 @@ class Fleet:
 
     def run(self, steps: int) -> None:
         acts = [self.change] * 12 + [self.exchange, self.set_a_clock] * 3 + [
-            self.leap, self.end, self.end, self.come_back, self.settle, self.change_redis]
+            self.leap, self.end, self.end, self.come_back, self.settle,
+            self.change_redis]
         for _ in range(steps):
             while len(self.peers) < 2:
                 self.start()
