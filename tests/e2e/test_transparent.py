@@ -144,6 +144,17 @@ def test_a_name_that_is_not_proven_opens_nothing(scene, named):
     assert {one.sock.family for one in origin.connections} == {socket.AF_INET}
 
 
+def test_a_name_that_is_not_proven_shares_idle_connections_to_the_address(scene):
+    """If the name was not in the cache, a connection that was open led to a 500: each
+    request but the first, where client and proxy get other addresses of a name."""
+    stage = scene("redirect")
+    origin = stage.origin()
+    for named in (SERVERS[4], "other.test", "nowhere.test", SERVERS[4]):
+        assert stage.ask(SERVERS[4], named).status == 200
+    assert len(origin.connections) == 1
+    assert [one["reason"] for one in stage.proxy.wait_log(4)] == ["ok"] * 4
+
+
 def test_a_name_that_is_denied_stays_denied(scene):
     stage = scene("redirect")
     origin = stage.origin()

@@ -32,6 +32,7 @@ JOURNEYS = [
     "HEAD DECIDE DIAL",
     "HEAD DECIDE RESOLVE DECIDE DIAL",      # transparent: a name that is not proven
     "HEAD DECIDE DECIDE DIAL",              # the same, with the name in the cache
+    "HEAD RESOLVE RESPONSE", "IDLE RESOLVE REQUEST",    # … by an idle connection
     "IDLE DECIDE REQUEST",
     "HEAD HELD HELD DECIDE HELD RESOLVE HELD DIAL",     # a rule has faults
     "IDLE HELD IDLE", "AUTH HELD LINGER",

@@ -24,7 +24,8 @@ class Row(NamedTuple):
 # after the password was verified, in HEAD again. RESOLVE follows RESOLVE if a parent's
 # name is resolved after the destination's. PARENT ends with the request, the tunnel, or
 # another parent. If a transparent request's name does not resolve to its destination,
-# the hook is called again, for the address. An intercepted CONNECT leads from SECURE to
+# the hook is called again, for the address, and an idle connection to it leads to
+# REQUEST or RESPONSE. An intercepted CONNECT leads from SECURE to
 # HEAD: the client's handshake follows, and then requests. SECURE leads to RESOLVE or
 # DIAL once more if an origin refuses its server name (retry_without_sni).
 TABLE = (
@@ -42,8 +43,8 @@ TABLE = (
     # recorder; see end_hold in act
     Row("HELD", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "RELAY",
                  "IDLE", "LINGER", "CLOSED"), "", "filter_timeout"),
-    Row("RESOLVE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
-        "dns_timeout", "dns_timeout"),
+    Row("RESOLVE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE",
+                    "LINGER", "CLOSED"), "dns_timeout", "dns_timeout"),
     # To DECIDE and HELD: it has waited for another request's connection (see turns)
     Row("DIAL", ("DECIDE", "HELD", "RESOLVE", "DIAL", "PARENT", "SECURE", "REQUEST",
                  "RESPONSE", "PEEK", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
