@@ -6,9 +6,9 @@
 
 The peer is a client, or an origin, if the carrier `asks`: both roles have the same functions.
 
-Windows bound the octets from a peer: of each stream 64 KiB, which open again when its session
-reads, and of the connection 1 MiB, which open at once, because a slow stream must hold its own
-octets, and no others.
+Windows bound the octets from a peer: of each stream 64 KiB and more (see `stream`), which open again
+when its session reads, and of the connection 16 MiB, as of httpx and OkHttp, which open at once,
+because a slow stream must hold its own octets, and no others.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -31,7 +31,7 @@ from cutthrough.net.multiplex cimport (
     REFUSED_MALFORMED, Bounds)
 
 cdef enum:
-    WINDOW = 1 << 20        # of the connection
+    WINDOW = 1 << 24        # of the connection
     FIRST_TABLE = 256
     # PING and SETTINGS that wait for their answer to be sent; the library's default is 1000
     MOST_ANSWERS = 200

@@ -43,7 +43,8 @@ cdef struct Stream:
     Link links[N_LISTS]
     Block *records          # fields of a header block that is not whole
     Block *head             # of the peer's message in HTTP/1.1, or the framing that comes next
-    Block *input            # octets of the body, without framing
+    Block *input            # octets of the body, without framing; others behind it by `next`
+    Block *last_input       # the last of them
     Block *trailers         # lines of the trailer section
     Block *part             # a part of our head, or of our trailers
     Block *tail             # octets of our message that were taken and are in no frame yet
@@ -56,6 +57,8 @@ cdef struct Stream:
     int64_t due_octets      # of the request's body, by its Content-Length; -1: it has none
     int64_t untaken_before  # octets that the carrier's peer had not taken at the last look
     int64_t taken_before    # see Multiplexer
+    uint64_t since_grown    # octets read since the window grew
+    uint32_t window         # ours: most octets that the peer may send before any is read
     int error               # errno of reads and writes; 0: none
     int32_t id
     uint16_t slot
@@ -119,6 +122,8 @@ cdef Stream *make_stream(Demux *demux, int32_t id) noexcept nogil
 # Frees it: out of all lists and of its slot.
 cdef void free_stream(Stream *st) noexcept nogil
 cdef void free_slot(Stream *st) noexcept nogil
+# Frees the octets of the body that are kept.
+cdef void give_input(Stream *st) noexcept nogil
 # The stream of this socket; NULL: none.
 cdef Stream *stream_of(const Socket *s) noexcept nogil
 cdef int count_streams() noexcept nogil
@@ -146,4 +151,6 @@ cdef bint keep_data(Stream *st, const char *data, size_t n) noexcept nogil
 cdef void note_end(Stream *st) noexcept nogil
 # As try_recv and try_peek. `taken`: octets of the window that may be given back.
 cdef ssize_t read_stream(Stream *st, char *buf, size_t n, size_t *taken) noexcept nogil
+# These octets were read: the window may grow.
+cdef void grow_window(Stream *st, size_t taken) noexcept nogil
 cdef ssize_t peek_stream(Stream *st, char *buf, size_t n) noexcept nogil

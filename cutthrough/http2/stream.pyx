@@ -5,18 +5,24 @@
     DATA ─────────> input ────────────┼─> read_stream ─> the session
     trailers ─────> lines ────────────┘
 
-DATA is kept as it comes, at most a window of it; the framing of chunks is made when it is read,
-because a body of small frames must take no more memory than one of large ones. A stream is found
-by the slot of its socket.
+DATA is kept as it comes, at most a window of it, in blocks that stand one behind the other; the
+framing of chunks is made when it is read, because a body of small frames must take no more memory
+than one of large ones. A stream is found by the slot of its socket.
+
+A window begins with 64 KiB, and doubles, up to 1 MiB, when its reader has taken as much and nothing
+waits: with 64 KiB a peer behind 40 ms sends 1.4 MB a second. The octets that all windows may bring
+beyond their first 64 KiB take half of the memory of requests at most.
 """
 
 from libc.stdint cimport UINT16_MAX, uint16_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
+from cutthrough.http2.nghttp2 cimport (
+    NGHTTP2_FLAG_NONE, nghttp2_session_set_local_window_size)
 from cutthrough.net.buffers cimport (
-    HEAD_ROOM, OF_REQUESTS, OF_STRANGERS, Block, bytes_of, give_block, head_scratch, keep_bytes,
-    make_room)
+    COPY_BYTES, HEAD_ROOM, OF_REQUESTS, OF_STRANGERS, Block, bytes_of, give_block, head_scratch,
+    keep_bytes, make_room, most_held, take_block)
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.multiplex cimport (
     REFUSED_EXTENDED, REFUSED_INVALID, REFUSED_MALFORMED, REFUSED_NO_ROOM, REFUSED_TOO_LARGE)
@@ -30,6 +36,8 @@ from cutthrough.wire.http2_response cimport Http2Response, build_response_of_htt
 cdef enum:
     MOST_SLOTS = 65535
     FIRST_SLOTS = 64
+    FIRST_WINDOW = 65535        # RFC 9113 section 6.9.2
+    MOST_WINDOW = FIRST_WINDOW << 4
 
 # Streams by slot; slot 0 is not used. The free slots are a stack
 cdef Stream **slots = NULL
@@ -37,6 +45,7 @@ cdef uint16_t *free_slots = NULL
 cdef int n_slots = 0
 cdef int n_free = 0
 cdef int n_streams = 0
+cdef size_t beyond_first = 0        # of all windows together
 
 
 cdef bint add_slots() noexcept nogil:
@@ -77,6 +86,7 @@ cdef Stream *make_stream(Demux *demux, int32_t id) noexcept nogil:
     st.demux = demux
     st.id = id
     st.due_octets = -1
+    st.window = FIRST_WINDOW
     enlist(st, OPEN)
     return st
 
@@ -91,20 +101,29 @@ cdef void free_slot(Stream *st) noexcept nogil:
 
 
 cdef void free_stream(Stream *st) noexcept nogil:
-    global n_streams
+    global n_streams, beyond_first
     cdef int which
     for which in range(<int>N_LISTS):
         delist(st, which)
     free_slot(st)
     give_block(&st.records)
     give_block(&st.head)
-    give_block(&st.input)
+    give_input(st)
     give_block(&st.trailers)
     give_block(&st.part)
     give_block(&st.tail)
     give_block(&st.sent)
     n_streams -= 1
+    beyond_first -= st.window - FIRST_WINDOW
     free(st)
+
+
+cdef void give_input(Stream *st) noexcept nogil:
+    cdef Block *next
+    while st.input != NULL:
+        next = st.input.next
+        give_block(&st.input)
+        st.input = next
 
 
 cdef Stream *stream_of(const Socket *s) noexcept nogil:
@@ -260,10 +279,20 @@ cdef bint finish_trailers(Stream *st) noexcept nogil:
 
 
 cdef bint keep_data(Stream *st, const char *data, size_t n) noexcept nogil:
-    if not make_room(&st.input, n, OF_REQUESTS):
-        return False
-    memcpy(bytes_of(st.input) + st.input.end, data, n)
-    st.input.end += <uint32_t>n
+    cdef Block *last = st.last_input
+    if st.input == NULL or (
+            st.input == last and last.end - last.start + n <= <size_t>COPY_BYTES):
+        if not make_room(&st.input, n, OF_REQUESTS):
+            return False
+        last = st.input
+    elif last.end + n > last.size:
+        last.next = take_block(COPY_BYTES, OF_REQUESTS)
+        last = last.next
+        if last == NULL:
+            return False
+    st.last_input = last
+    memcpy(bytes_of(last) + last.end, data, n)
+    last.end += <uint32_t>n
     make_due(st, CAN_READ)
     return True
 
@@ -282,6 +311,29 @@ cdef inline size_t take_from(Block **block, char *out, size_t n) noexcept nogil:
     return n
 
 
+cdef inline size_t take_input(Stream *st, char *out, size_t n) noexcept nogil:
+    cdef Block *next = st.input.next
+    n = take_from(&st.input, out, n)
+    if st.input == NULL:
+        st.input = next
+    return n
+
+
+cdef void grow_window(Stream *st, size_t taken) noexcept nogil:
+    """If there is no memory for it, the window stays as it is."""
+    global beyond_first
+    st.since_grown += taken
+    if st.since_grown < st.window or st.input != NULL or st.window >= <uint32_t>MOST_WINDOW or (
+            st.demux == NULL or st.is_gone or st.peer_ended or
+            beyond_first + st.window > most_held(OF_REQUESTS) // 2):
+        return
+    if nghttp2_session_set_local_window_size(
+            st.demux.session, NGHTTP2_FLAG_NONE, st.id, 2 * st.window) == 0:
+        beyond_first += st.window
+        st.window *= 2
+        st.since_grown = 0
+
+
 cdef ssize_t read_stream(Stream *st, char *buf, size_t n, size_t *taken) noexcept nogil:
     cdef size_t filled = 0
     cdef size_t step
@@ -297,7 +349,7 @@ cdef ssize_t read_stream(Stream *st, char *buf, size_t n, size_t *taken) noexcep
             step = n - filled
             if st.is_chunked:
                 step = min(step, <size_t>st.chunk_left)
-            step = take_from(&st.input, buf + filled, step)
+            step = take_input(st, buf + filled, step)
             taken[0] += step
             if st.is_chunked:
                 st.chunk_left -= <uint32_t>step

@@ -33,7 +33,7 @@ from cutthrough.http2.nghttp2 cimport (
     nghttp2_submit_goaway, nghttp2_submit_shutdown_notice)
 from cutthrough.http2.stream cimport (
     MESSAGE_DONE, MESSAGE_OPEN, DUE, JUST_NOW, OPEN, Demux, Stream, break_stream, count_streams, delist,
-    free_slot, free_stream, make_stream, peek_stream, read_stream, stream_of)
+    free_slot, free_stream, give_input, grow_window, make_stream, peek_stream, read_stream, stream_of)
 from cutthrough.net.buffers cimport COPY_BYTES, Block, give_block, scratch
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ETIMEDOUT
 from cutthrough.net.multiplex cimport (
@@ -56,6 +56,7 @@ cdef ssize_t receive(Socket *s, void *buf, size_t n) noexcept nogil:
     cdef Stream *st = stream_of(s)
     cdef size_t taken
     cdef ssize_t r = read_stream(st, <char *>buf, n, &taken)
+    grow_window(st, taken)
     give_window(st, taken)
     return r
 
@@ -134,7 +135,7 @@ cdef void release(Socket *s) noexcept nogil:
         # The library closes it when the last frame is out
         delist(st, DUE)
         give_block(&st.head)
-        give_block(&st.input)
+        give_input(st)
         give_block(&st.trailers)
         give_block(&st.sent)
         st.keeps = False

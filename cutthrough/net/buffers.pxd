@@ -38,6 +38,8 @@ cdef char *scratch() noexcept nogil
 # A second buffer, of HEAD_ROOM bytes, for heads to be sent before the bytes in scratch.
 cdef char *head_scratch() noexcept nogil
 
+# The share's part of the bound.
+cdef size_t most_held(int share) noexcept nogil
 # Whether a relay can get a block of COPY_BLOCK bytes. Checked before a read that may need
 # one, because unread bytes wait in the kernel, and slow the sender down.
 cdef bint has_room() noexcept nogil

@@ -74,6 +74,10 @@ cdef char *head_scratch() noexcept nogil:
     return the_head_scratch
 
 
+cdef size_t most_held(int share) noexcept nogil:
+    return most_bytes[share]
+
+
 cdef bint has_room() noexcept nogil:
     if held_bytes[<int>OF_RELAYS] + COPY_BLOCK <= most_bytes[<int>OF_RELAYS]:
         return True
