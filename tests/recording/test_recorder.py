@@ -12,7 +12,7 @@ from cutthrough.recording.sessions import turns
 from cutthrough.recording.sessions.directory import Session, Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.recording.sessions.turns import Turn
-from cutthrough.storage.store import StoreError
+from cutthrough.storage.store import Locked, Refused, StoreError
 from tests.recording.exchanges import ended
 from tests.recording.settings import SETTINGS
 
@@ -67,6 +67,38 @@ def test_what_a_killed_writer_has_added_is_not_added_again(folder):
     assert successor.write(of("x", 5), Turn(8, 2000, True)) == 0
     assert successor.write(of("x", 6), Turn(7, 3000, False)) == 0
     assert found_in(folder, "x") == ["/1", "/2", "/3", "/5", "/6"]
+    successor.close()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_was_added_behind_waiting_ones_is_not_added_again(
+        folder, monkeypatch, alone):
+    """The session was locked in an earlier turn. The writer is killed when it has added
+    what waited and the next turn, before it has released that. `alone`: one of the turn
+    is refused, so that each is added alone."""
+    settings = msgspec.structs.replace(SETTINGS, directory=str(folder))
+    killed = Recorder(settings)
+    put_rows = Session.put_rows
+
+    def refuse(session, batches, turn=None):
+        made = list(batches)
+        if sum(map(len, made)) > 1:
+            raise Refused("one of them")
+        put_rows(session, made, turn)
+
+    def locked(*_):
+        raise Locked("it is locked")
+
+    monkeypatch.setattr(Session, "put_rows", locked)
+    assert killed.write(of("x", 1), Turn(7, 1000, False)) == 0
+    monkeypatch.setattr(Session, "put_rows", refuse if alone else put_rows)
+    monkeypatch.setattr(books, "AGAIN_S", 0)
+    assert killed.write(of("x", 2, 3), Turn(7, 2000, False)) == 0
+    killed.close()
+    monkeypatch.setattr(Session, "put_rows", put_rows)
+    successor = Recorder(settings)
+    assert successor.write(of("x", 2, 3), Turn(7, 2000, True)) == 0
+    assert found_in(folder, "x") == ["/1", "/2", "/3"]
     successor.close()
 
 

@@ -95,7 +95,7 @@ class Fleet:
 
     def run(self, steps: int) -> None:
         acts = [self.change] * 12 + [self.exchange, self.set_a_clock] * 3 + [
-            self.leap, self.end, self.end, self.come_back, self.settle,
+            self.end, self.end, self.leap, self.come_back, self.settle,
             self.change_redis]
         for _ in range(steps):
             while len(self.peers) < 2:

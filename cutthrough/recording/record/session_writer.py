@@ -87,7 +87,7 @@ class SessionWriter:
             waiting += self._converter.convert_all(remaining, heads)
             if is_of_file(error):
                 return self._wait(waiting, error)
-            return self._put_alone(session, waiting)
+            return self._put_accepted(session, waiting, turn)
         if entries:
             self._written = time.monotonic()
         return 0
@@ -127,39 +127,61 @@ class SessionWriter:
 
     def _put(self, recordings: list[Recording], turn: Turn | None = None) -> int:
         """Writes them behind the waiting recordings. Returns how many are lost."""
-        if self.waiting:                     # they are of no turn
-            turn = None
-        waiting, self.waiting = self.waiting + recordings, []
+        lost = 0
+        if self.waiting:                     # of former turns: apart from this one
+            former, self.waiting = self.waiting, []
+            lost = self._put_together(former)
+            if self.waiting:
+                return lost + self._keep(self.waiting + recordings)
+        return lost + self._put_together(recordings, turn) if recordings else lost
+
+    def _put_together(self, recordings: list[Recording], turn: Turn | None = None
+                      ) -> int:
+        """`turn`: of which these are all. Returns how many are lost."""
         if self._failed and time.monotonic() - self._tried < AGAIN_S:
-            return self._keep(waiting)
+            return self._keep(recordings)
         try:
             session = self.open()
         except TooManySessions as error:
-            return self._lose(len(waiting), error)
+            return self._lose(len(recordings), error)
         except (OSError, ValueError, StoreError) as error:
-            return self._wait(waiting, error)
-        rows = [row for recording in waiting if (row := self._row(session, recording))]
+            return self._wait(recordings, error)
+        rows = [row for recording in recordings
+                if (row := self._row(session, recording))]
         try:
             session.put_rows([Batch.of(rows, len(VALUES))], turn)
         except Exception as error:
-            return self._wait(waiting, error) if is_of_file(error) else (
-                self._put_alone(session, waiting))
+            return self._wait(recordings, error) if is_of_file(error) else (
+                self._put_accepted(session, recordings, turn))
         self._written = time.monotonic()
         if self._failed:
             log.warning("recordings are written again")
         self._failed = ""
         return 0
 
-    def _put_alone(self, session: Session, waiting: list[Recording]) -> int:
-        """Each alone, if a recording keeps them from being written together (R71)."""
-        for number, recording in enumerate(waiting):
+    def _put_accepted(self, session: Session, recordings: list[Recording],
+                      turn: Turn | None) -> int:
+        """Without those that keep the others from being written (R71): each is tried
+        alone, and the rest is written in one transaction, as of its turn."""
+        rows, accepted = [], list[Recording]()
+        for number, recording in enumerate(recordings):
             try:
                 if row := self._row(session, recording):
-                    session.put_rows([Batch.of([row], len(VALUES))])
+                    with contextlib.suppress(_Undone):
+                        session.put_rows(_only_tried(Batch.of([row], len(VALUES))))
+                    rows.append(row)
+                    accepted.append(recording)
             except Exception as error:
                 if is_of_file(error):
-                    return self._wait(waiting[number:], error)
+                    return self._wait(accepted + recordings[number:], error)
                 self._converter.failures.add(error)
+        try:
+            session.put_rows([Batch.of(rows, len(VALUES))], turn)
+        except Exception as error:
+            if is_of_file(error):
+                return self._wait(accepted, error)
+            self._converter.failures.add(error, len(rows))
+        self._written = time.monotonic()
         return 0
 
     def _wait(self, waiting: list[Recording], error: Exception) -> int:
@@ -238,6 +260,16 @@ class SessionWriter:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+
+class _Undone(Exception):
+    """Ends a transaction that was only tried."""
+
+
+def _only_tried(rows: Batch) -> Iterator[Batch]:
+    """Of `put_rows`: it inserts them, and adds nothing."""
+    yield rows
+    raise _Undone
 
 
 def is_of_file(error: Exception) -> bool:
