@@ -221,7 +221,8 @@ class Outlet:
 
 class Queue:
     """Batches that wait for an outlet, and the thread that brings them there. If there
-    are too many, the next ones are lost, and counted in their rings."""
+    are too many, the next ones are lost, and counted in their rings. What ends the
+    thread ends the writer, which is replaced."""
 
     def __init__(self, outlet: Outlet, on_moved: Callable[[], None]) -> None:
         """`on_moved` is called when fewer rows wait."""
@@ -232,6 +233,7 @@ class Queue:
         self._is_late = False                # a turn has waited for it in vain
         self._lost = 0
         self._closing = False
+        self._error: BaseException | None = None     # that has ended the thread
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -243,7 +245,10 @@ class Queue:
     # In the writer's thread.
 
     def put(self, rows: Batch, ring: Ring) -> None:
+        """Raises what has ended the thread."""
         with self._there:
+            if self._error is not None:
+                raise self._error
             if self._batches and self._bytes + rows.n_bytes > MOST_QUEUED:
                 if not self._lost:
                     log.error("captured exchanges are dropped and counted: too many "
@@ -262,7 +267,7 @@ class Queue:
         with self._there:
             if not self._is_late:
                 self._is_late = not self._there.wait_for(
-                    lambda: self.is_settled, seconds)
+                    lambda: self.is_settled or self._error is not None, seconds)
 
     def close(self) -> None:
         with self._there:
@@ -275,13 +280,22 @@ class Queue:
         for rows, ring in left:
             ring.lose(unwritten=len(rows))
         if left:
+            reason = "no answer in time" if self._error is None else (
+                type(self._error).__name__)
             log.error("%d captured exchanges are lost: %s",
-                      sum(len(rows) for rows, _ in left),
-                      self._outlet.reason or "no answer in time")
+                      sum(len(rows) for rows, _ in left), self._outlet.reason or reason)
 
     # In its own.
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:       # the next `put` raises it
+            with self._there:
+                self._error = error
+                self._there.notify_all()
+
+    def _work(self) -> None:
         while True:
             with self._there:
                 if not (self._batches or self._closing or self._outlet.is_busy):

@@ -67,7 +67,10 @@ class Place:
 
     @property
     def is_deleted(self) -> bool:
-        return os.fstat(self._fd).st_nlink == 0
+        try:
+            return os.fstat(self._fd).st_nlink == 0
+        except OSError:                      # its server has lost it: ESTALE of NFS
+            return True
 
     def __del__(self) -> None:
         if self._fd >= 0:                    # no database could be opened

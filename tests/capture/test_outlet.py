@@ -1,6 +1,7 @@
 """A store of captures as the writer has it: locked, moved, refused, full (R71, R72)."""
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
@@ -100,6 +101,22 @@ def test_a_file_that_has_gone_is_made_again(outlet, file, caplog, how):
     assert "flows.db was deleted or moved; it is made again" in caplog.text
     if "moved" in how:
         assert names(file.with_name("old.db")) == [1]
+
+
+def test_a_file_that_its_server_has_lost_is_made_again(outlet, file, monkeypatch):
+    """As NFS says it (ESTALE): it ended the thread that writes captures."""
+    assert outlet.write(batch(1)) == 0
+    lost, fstat = [outlet._store._place._fd], os.fstat
+
+    def stale(fd):
+        if fd in lost:
+            lost.remove(fd)                  # its number is another file's next
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return fstat(fd)
+
+    monkeypatch.setattr(os, "fstat", stale)
+    file.unlink()
+    assert outlet.write(batch(2)) == 0 and names(file) == [2]
 
 
 def test_a_file_that_has_gone_is_noticed_without_rows(outlet, file):
@@ -219,6 +236,22 @@ def test_what_still_waits_at_the_end_is_counted_and_said(outlet, file, caplog):
     queue.close()
     assert ring.unwritten == 6 and queue.waiting == 0
     assert "6 captured exchanges are lost: " in caplog.text
+
+
+def test_what_ends_the_thread_ends_the_writer_which_is_replaced(outlet, caplog):
+    """Captures were dropped from then on, and the process stayed."""
+    def fail(rows):
+        raise MemoryError("no room")
+
+    outlet.write, outlet.keep_house = fail, lambda: None
+    queue, ring = Queue(outlet, lambda: None), Ring()
+    queue.put(batch(1, 2), ring)
+    queue.wait(30)
+    with pytest.raises(MemoryError, match="no room"):
+        queue.put(batch(3), ring)            # it is in its ring still
+    queue.close()
+    assert ring.unwritten == 2
+    assert "2 captured exchanges are lost: MemoryError" in caplog.text
 
 
 def test_a_queue_is_settled_when_all_is_written_as_far_as_it_can_be(outlet, file):
