@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -165,6 +166,18 @@ class ErrorLog(logging.Handler):
     def close(self) -> None:
         self._out.close()
         super().close()
+
+
+def log_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    """As sys.unraisablehook: Python itself would write the text as it is (R37), and as
+    often as it comes. Such an exception is mostly of the operator's code, in __del__ or
+    in a coroutine that goes on although it is closed."""
+    owner = getattr(unraisable.object, "__qualname__", type(unraisable.object).__name__)
+    error = unraisable.exc_value
+    logging.getLogger("cutthrough").error(
+        "an exception that has no handler, in %s: %s", owner,
+        unraisable.exc_type.__name__,
+        exc_info=error and (type(error), error, unraisable.exc_traceback))
 
 
 def _key(record: logging.LogRecord) -> tuple[int, str]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
 from cutthrough.generation.generation import Generation, from_memory
-from cutthrough.log.errorlog import EVERY_S, ErrorLog
+from cutthrough.log.errorlog import EVERY_S, ErrorLog, log_unraisable
 from cutthrough.log.nonblocking import open_text
 from cutthrough.process.channel import (
     Arm,
@@ -346,6 +346,7 @@ def run(fd: int) -> int:
     os.close(hello.generation)
     errors = ErrorLog(generation.config.error_log_format, f"worker {hello.slot}")
     logging.basicConfig(level=logging.INFO, handlers=[errors])
+    sys.unraisablehook = log_unraisable
     # Of the operator's code: it would wait for who reads them, and all with it
     sys.stdout = open_text(1, sys.stdout.encoding)
     sys.stderr = open_text(2, sys.stderr.encoding)

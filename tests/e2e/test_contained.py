@@ -199,6 +199,30 @@ def test_a_thread_of_a_module_keeps_neither_worker_nor_program(
     assert proxy.stderr().count("ended without the operator's code") == 2
 
 
+FORGES = """
+    class Forges:
+        def __del__(self):
+            raise ValueError("x\\ncutthrough: forged")
+
+    class Prints:
+        async def on_request_head(self, flow):
+            Forges()
+"""
+
+
+def test_what_nobody_can_raise_is_one_message_of_the_log(
+        start_policy, make_origin, dial):
+    """Python wrote its text as it was, and as often as it came (R37)."""
+    proxy = start_policy(PRINTING, modules={"prints": FORGES})
+    client, url = dial(proxy), make_origin().url()
+    for _ in range(20):
+        assert client.get(url).status == 200
+    said = proxy.stderr().splitlines()
+    assert sum("has no handler, in Forges.__del__: ValueError" in line
+               for line in said) == 10
+    assert "cutthrough: forged" not in said
+
+
 PRINTS = """
     class Prints:
         async def on_request_head(self, flow):
