@@ -8,7 +8,6 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import threading
     from typing import NoReturn
 
 # Until the loop has closed; under load that takes a moment, too
@@ -25,16 +24,15 @@ def leave(status: int) -> NoReturn:
     sys.exit(status)
 
 
-def leave_soon(status: int = 0) -> threading.Timer:
+def leave_soon(status: int = 0, within_s: float = LEAVE_S) -> None:
     """Everything of ours has ended, and nothing else can end the rest: it would keep
     the process until it is killed."""
     import threading  # here: a program without threads does not need it
 
-    ending = threading.Timer(LEAVE_S, _leave_now, [status])
+    ending = threading.Timer(within_s, _leave_now, [status])
     ending.daemon = True
     with contextlib.suppress(RuntimeError):      # no memory for a thread: killed, then
         ending.start()
-    return ending
 
 
 def _has_other_threads() -> bool:

@@ -70,7 +70,7 @@ from cutthrough.process.files import (
     seal,
 )
 from cutthrough.process.forks import keep_apart
-from cutthrough.process.leaving import leave_soon
+from cutthrough.process.leaving import LEAVE_S, leave_soon
 from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ if TYPE_CHECKING:
     from cutthrough.worker.worker import Worker
 
 
+# At a Stop, before the supervisor's GRACE_S are over
+STOPPED_S = 1.0
 SHORT = "ends, because a limit of this process is too low (ulimit -a): %s"
 
 
@@ -99,6 +101,7 @@ class WorkerProcess:
         self.transaction: Transaction | None = None      # of a reload
         self.over = asyncio.Event()
         self.draining: asyncio.Task[None] | None = None
+        self.deadline = 0.0                  # of the drain, by the loop's clock
 
     async def run(self, loop_name: str) -> None:
         loop = asyncio.get_running_loop()
@@ -261,6 +264,14 @@ class WorkerProcess:
             self.admin_queries.breakpoints.close()
         if self.draining is None:
             self.draining = asyncio.create_task(self._drain(timeout))
+            self.deadline = asyncio.get_running_loop().time() + timeout
+
+    @property
+    def time_to_leave_s(self) -> float:
+        """For code of the operator's that goes on at the end. The supervisor kills the
+        process GRACE_S behind the drain's deadline, or behind Stop."""
+        left_s = self.deadline - asyncio.get_running_loop().time()
+        return min(LEAVE_S, max(left_s, STOPPED_S))
 
     async def _drain(self, seconds: float) -> None:
         ending = asyncio.create_task(self.worker.drain(seconds))
@@ -324,8 +335,10 @@ def make_admin_queries(worker: "Worker", channel: Channel) -> "AdminQueries":
 
 
 async def serve(channel: Channel, hello: Hello, generation: Generation,
-                errors: ErrorLog, loop_name: str) -> None:
-    await WorkerProcess(channel, hello, generation, errors).run(loop_name)
+                errors: ErrorLog, loop_name: str) -> float:
+    process = WorkerProcess(channel, hello, generation, errors)
+    await process.run(loop_name)
+    return process.time_to_leave_s
 
 
 def run(fd: int) -> int:
@@ -354,9 +367,8 @@ def run(fd: int) -> int:
         pin(generation.config, hello.slot)   # before there are threads: they inherit it
         loop_name, factory = make_loop(choose_loop(generation.config.loop))
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(serve(channel, hello, generation, errors, loop_name))
-            ending = leave_soon()
-        ending.cancel()
+            leave_soon(0, runner.run(
+                serve(channel, hello, generation, errors, loop_name)))
     except ConfigError as error:
         logging.error("%s", error)
         return 2

@@ -1,6 +1,7 @@
 """Filters and hooks that raise what is no Exception: workers and requests go on."""
 
 import os
+import signal
 
 import pytest
 
@@ -175,6 +176,21 @@ def test_code_that_does_not_end_keeps_no_worker(start_policy, make_origin, dial,
     proxy.process.terminate()
     proxy.process.wait(60)
     assert "ended without the operator's code" in proxy.stderr()
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_a_short_end_is_a_clean_one(start_policy, make_origin, dial, kind, end):
+    """The worker waited longer than the supervisor did, which killed it: "does not
+    answer", and the exit status was 1."""
+    proxy = start_policy(
+        LOCAL, 'dns_hook = "names:find"\ndns_timeout = "100ms"\n'
+        'drain_timeout = "2s"\n', modules={"names": ENDLESS[kind]})
+    client = dial(proxy)
+    assert client.get(f"http://a.example:{make_origin().port}/").status == 504
+    proxy.signal(end)
+    assert proxy.wait_exit() == 0
+    assert "killed" not in proxy.stderr()
 
 
 def test_a_thread_of_a_module_keeps_neither_worker_nor_program(
