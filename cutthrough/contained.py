@@ -1,6 +1,10 @@
 """Calls of an operator's code: whatever it raises, a call raises an Exception with a
 text, or its task was cancelled.
 
+A call that was cancelled ends, too: code that catches the cancellation and goes on
+(`except:` around an `await` in a loop) would hold its request, and its place among the
+calls, for ever. It has LEAVE_S to close what it has, then it is left.
+
 A task passes SystemExit and KeyboardInterrupt on to its loop, which ends the program.
 No caller has a handler for anything else that is no Exception (pytest.fail raises such
 a one), nor for a CancelledError that nobody requested: a request would wait for an
@@ -8,6 +12,7 @@ answer that never comes, and its place would be lost.
 """
 
 import asyncio
+import functools
 import inspect
 import signal
 import types
@@ -16,6 +21,8 @@ from typing import Any, NoReturn
 
 # For the ends of calls, and of the loop that they run in
 ENDING_S = 1.0
+# Less than a request with filters is held (head_ms in filters.stage)
+LEAVE_S = 4.0
 
 
 def contain(error: BaseException) -> Exception:
@@ -72,28 +79,81 @@ async def call(function: Callable[..., Any], *args: Any) -> Any:
 
 
 @types.coroutine
-def resume(coroutine: Coroutine[Any, Any, Any],
-           yielded: Any) -> Generator[Any, Any, Any]:
-    """Awaits the rest of a coroutine that was run up to its first suspension."""
+def resume(coroutine: Coroutine[Any, Any, Any], yielded: Any,
+           may_leave: bool = True) -> Generator[Any, Any, Any]:
+    """Awaits the rest of a coroutine that was run up to its first suspension.
+    `may_leave`: False: the code is our own."""
     step: Callable[[Any], Any]
+    until = 0.0                              # a cancelled call is left; 0: it is none
     while True:
         try:
-            sent = yield yielded
+            sent = (yield yielded) if not until else (
+                yield from _wait_until(until, yielded))
         except GeneratorExit:                # of this task: nobody waits for it
             coroutine.close()
             raise
+        except _Left:
+            value = None                     # its traceback has this frame, and the code
+            _leave(coroutine)
+            raise asyncio.CancelledError from None
         except BaseException as error:
             step, value = coroutine.throw, error
+            if may_leave and not until and is_cancelled():
+                until = asyncio.get_running_loop().time() + LEAVE_S
         else:
             step, value = coroutine.send, sent
         try:
             yielded = step(value)
+            if until and not is_cancelled():     # it was a timeout of its own
+                until = 0.0
         except StopIteration as end:
             return end.value
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise
             reraise(error)
+
+
+class _Left(Exception):
+    """The time of a cancelled call is over."""
+
+
+def _wait_until(until: float, yielded: Any) -> Generator[Any, Any, Any]:
+    """Awaits what a cancelled call awaits; a future of it may never be done. Raises
+    _Left."""
+    loop = asyncio.get_running_loop()
+    if loop.time() >= until:
+        raise _Left
+    if not asyncio.isfuture(yielded):
+        return (yield yielded)
+    yielded._asyncio_future_blocking = False     # not this task's any more
+    while not yielded.done():
+        woken = loop.create_future()
+        wake = functools.partial(_wake, woken)
+        yielded.add_done_callback(wake)
+        timer = loop.call_at(until, wake)
+        try:
+            yield from woken
+        except asyncio.CancelledError:
+            yielded.cancel()
+        finally:
+            timer.cancel()
+            yielded.remove_done_callback(wake)
+        if loop.time() >= until and not yielded.done():
+            raise _Left
+    return None
+
+
+def _wake(woken: "asyncio.Future[None]", *_: Any) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+def _leave(coroutine: Coroutine[Any, Any, Any]) -> None:
+    try:
+        coroutine.close()
+    except BaseException as error:           # it goes on, or has failed at its end
+        contain(error)
 
 
 async def end(tasks: Iterable["asyncio.Task[None]"]) -> None:

@@ -1,10 +1,12 @@
 """Calls of an operator's code, whatever it raises: cutthrough/contained.py."""
 
 import asyncio
+import contextlib
 import signal
 
 import pytest
 
+from cutthrough import contained
 from cutthrough.contained import call, contain
 
 
@@ -82,6 +84,91 @@ async def test_who_is_cancelled_ends_as_cancelled():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def go_on(tries: list[int]) -> None:
+    """As a loop of tries does, with a bare `except`."""
+    while True:
+        tries.append(1)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+
+async def yield_on(tries: list[int]) -> None:
+    while True:
+        tries.append(1)
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            pass
+
+
+@pytest.mark.parametrize("function", [go_on, yield_on])
+async def test_code_that_goes_on_although_it_is_cancelled_is_left(
+        monkeypatch, function):
+    """Its caller waited for ever, and so did a request, or a place among the calls."""
+    monkeypatch.setattr(contained, "LEAVE_S", 0)
+    tries: list[int] = []
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await call(function, tries)
+    count = len(tries)
+    await asyncio.sleep(0)
+    assert len(tries) == count
+
+
+async def test_a_cancelled_call_has_time_to_close_what_it_has():
+    ended = []
+
+    async def wait():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.create_task(asyncio.sleep(0))
+            await asyncio.sleep(0)
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, int, "x")
+            except ValueError:
+                ended.append(True)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await call(wait)
+    assert ended == [True]
+
+
+async def test_a_timeout_of_its_own_ends_no_call(monkeypatch):
+    monkeypatch.setattr(contained, "LEAVE_S", 0)
+
+    async def wait():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        await asyncio.create_task(asyncio.sleep(0))
+        return 3
+
+    assert await call(wait) == 3
+
+
+async def test_who_is_cancelled_again_cancels_what_the_call_awaits():
+    loop = asyncio.get_running_loop()
+    futures = [loop.create_future() for _ in range(2)]
+
+    async def wait():
+        for future in futures:
+            with contextlib.suppress(asyncio.CancelledError):
+                await future
+        return 3
+
+    task = loop.create_task(call(wait))
+    for future in futures:
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([future])
+    assert await task == 3
 
 
 def test_a_call_that_is_closed_ends_without_an_error():

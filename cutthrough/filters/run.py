@@ -144,7 +144,7 @@ class Run(Calls):
             yielded = coroutine.send(None)
         except StopIteration:
             return
-        self._begin(resume, coroutine, yielded)
+        self._begin(resume, coroutine, yielded, False)
 
     async def _settle(self, stage: Stage) -> None:
         with contextlib.suppress(Ended):
