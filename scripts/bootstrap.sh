@@ -49,19 +49,22 @@ as_root() {
     fi
 }
 
-# Debian starts a daemon as it unpacks one, unless policy-rc.d says 101 (forbidden).
+# Debian starts a daemon as it unpacks one, unless policy-rc.d says 101 (forbidden). The
+# file of a run that was killed, or of another one, is not put aside as the system's.
+own_policy='# of cutthrough, while it installs'
+is_own() { grep -qsx "$own_policy" "$policy"; }
 forbid_services() {
-    if [ -e "$policy" ]; then
+    if [ -e "$policy" ] && ! is_own; then
         as_root mv "$policy" "$policy.cutthrough"
     fi
-    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    printf '#!/bin/sh\n%s\nexit 101\n' "$own_policy" | as_root tee "$policy" >/dev/null
     as_root chmod 755 "$policy"
     trap allow_services EXIT
 }
 
 allow_services() {
-    as_root rm -f "$policy"
-    if [ -e "$policy.cutthrough" ]; then
+    ! is_own || as_root rm -f "$policy"
+    if [ ! -e "$policy" ] && [ -e "$policy.cutthrough" ]; then
         as_root mv "$policy.cutthrough" "$policy"
     fi
     trap - EXIT
