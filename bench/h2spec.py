@@ -104,6 +104,8 @@ def main() -> int:
                         help="a checkout of h2spec [the newest module]")
     parser.add_argument("cases", nargs="*", help="as h2spec has them [all]")
     given = parser.parse_args()
+    if given.source is not None and not (given.source / "cmd/h2spec").is_dir():
+        parser.error(f"--source: {given.source} has no cmd/h2spec")
     WORK.mkdir(parents=True, exist_ok=True)
     program = build(given.source)
     make_certificate()

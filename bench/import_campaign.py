@@ -4,7 +4,7 @@ Reads each file below a directory as `recordings import` and `flows import` do, 
 database, and prints for each program that wrote them: files, entries, how many came in
 as recordings and as captures, and the rest by reasons, with their counts. Entries that
 are none of HTTP or have no request, and files of no known form, are counted apart. Exit
-status 1: less than a goal came in.
+status 1: less than a goal came in, or there was nothing.
 """
 
 import argparse
@@ -58,6 +58,8 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument("--replay", type=int, default=0, metavar="N",
                         help="and asks a proxy for so many of the recordings")
     given = parser.parse_args(args)
+    if not given.directory.is_dir():
+        parser.error(f"{given.directory} is no directory")
     tallies: dict[str, Tally] = {}
     strange, broken = 0, list[str]()
     for path in files_below(given.directory):
@@ -72,8 +74,9 @@ def main(args: list[str] | None = None) -> int:
         print("\n".join(lines_of(program, tally)))
     print(f"files of no known form: {strange}; that could not be read: {len(broken)}")
     print("\n".join(f"    {line:.200}" for line in broken))
-    missed = any(share(tally, program) < goal for program, goal in GOALS.items()
-                 if (tally := tallies.get(program)) and tally.entries)
+    missed = not tallies or any(
+        share(tally, program) < goal for program, goal in GOALS.items()
+        if (tally := tallies.get(program)) and tally.entries)
     if given.replay:
         from bench.import_replay import run  # here: it needs httpx
         missed |= run(list(files_below(given.directory)), given.replay) != 0

@@ -23,6 +23,8 @@ python=$PWD/.venv/bin/python
 say() { echo "wheel: $*" >&2; }
 die() { say "$*"; exit 1; }
 
+# CC is split at spaces, by distutils and by us
+[[ $PWD != *[[:space:]]* ]] || die "the path of this tree has a space, which CC cannot name: build elsewhere"
 scripts/bootstrap.sh wheel
 here=$(dpkg --print-architecture)
 architecture=${ARCHITECTURE:-$here}

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from bench.import_campaign import main
 from tests.capture.dumps import dump, state
 from tests.recording.archives import archive, entry
@@ -38,3 +40,11 @@ def test_less_than_a_goal_is_a_failure(tmp_path):
     one["interactions"][0]["response"] = {}
     (tmp_path / "a").write_text(json.dumps(one))
     assert main([str(tmp_path)]) == 1
+
+
+def test_nothing_is_no_success(tmp_path, capsys):
+    """A directory with a wrong name ended with 0."""
+    assert main([str(tmp_path)]) == 1
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "other")])
+    assert "is no directory" in capsys.readouterr().err
