@@ -92,6 +92,8 @@ apt() { # quiet, unless it fails
 daemons=(nginx redis-server postgresql haproxy keepalived squid apache2 ssh danted stunnel4 redsocks prometheus)
 install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
+    [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null ||
+        die "please install, as root: apt-get install --no-install-recommends $*"
     say "installing $*"
     local name here=" "
     for name in "${daemons[@]}"; do

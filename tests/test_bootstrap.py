@@ -13,6 +13,19 @@ POLICY = "\n".join(re.findall(
     SCRIPT, re.M | re.S))
 
 
+def test_a_user_who_may_not_install_is_told_what_is_missing(tmp_path):
+    """It named a command of its own that needs root, and no package."""
+    (tmp_path / "apt-get").touch(0o755)
+    install = re.search(r"^install\(\) \{$.*?^\}$", SCRIPT, re.M | re.S)
+    done = subprocess.run(
+        ["/bin/bash", "-euc", 'PATH=$1; id() { echo 1000; }; say() { echo "$@" >&2; }; '
+         f'die() {{ say "$@"; exit 1; }}; daemons=()\n{install[0]}\ninstall git wrk',
+         "bash", tmp_path], text=True, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "please install, as root: apt-get install --no-install-recommends git wrk\n")
+
+
 @pytest.mark.parametrize("before", ["", "#!/bin/sh\nexit 104\n"])
 @pytest.mark.parametrize("steps", [
     "forbid_services; allow_services",
