@@ -31,7 +31,7 @@ from cutthrough.policy.hop cimport HOP_LOCAL, HOP_NAMED_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport Standing
 from cutthrough.session.connection cimport Connection
 from cutthrough.session.handover_parts cimport (
-    address_of, read_address, read_request, read_way, request_of, way_of)
+    address_of, read_address, read_request, read_direction, request_of, direction_of)
 from cutthrough.session.judge.under_way cimport is_cut_meanwhile, readmit
 from cutthrough.session.model.client cimport (
     Client, drop_extras, extras_of, leave_parent, link, own_opening, parent_of, set_tlvs, set_user,
@@ -122,10 +122,10 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         holding=(c.usage.holding.client_row, c.usage.holding.user_row,
                  bool(c.usage.holding.is_counted), bool(c.usage.holding.has_tunnel),
                  ) if same_page else None,
-        up=way_of(&c.relay.up, c.relay.up.shut, &c.usage.meter.up if c.usage.meter != NULL
-                  else NULL),
-        down=way_of(&c.relay.down, c.relay.down.shut, &c.usage.meter.down
-                    if c.usage.meter != NULL else NULL))
+        up=direction_of(&c.relay.up, c.relay.up.shut,
+                        &c.usage.meter.up if c.usage.meter != NULL else NULL),
+        down=direction_of(&c.relay.down, c.relay.down.shut,
+                          &c.usage.meter.down if c.usage.meter != NULL else NULL))
 
 
 cdef object named_by(Client c):
@@ -336,8 +336,8 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, -1)
     c.relay.up.shut = record.up.shut
     c.relay.down.shut = record.down.shut
-    read_way(&c.relay.up, record.up, c.context.options.splice, fds)
-    read_way(&c.relay.down, record.down, c.context.options.splice, fds)
+    read_direction(&c.relay.up, record.up, c.context.options.splice, fds)
+    read_direction(&c.relay.down, record.down, c.context.options.splice, fds)
     c.counted_up = <uint32_t>c.relay.up.moved  # counted by the giver
     c.counted_down = <uint32_t>c.relay.down.moved
     return 0

@@ -9,9 +9,9 @@ from cutthrough.session.model.client cimport Client
 cdef object address_of(const Address *address)
 # b"": it is no upgrade, or there was no memory for its path.
 cdef bytes request_of(Client c)
-cdef object way_of(Pump *pump, bint shut, const Lane *lane)
-# Reads it back. Raises ValueError; read_way raises MemoryError, too.
+cdef object direction_of(Pump *pump, bint shut, const Lane *lane)
+# Reads it back. Raises ValueError; read_direction raises MemoryError, too.
 cdef int read_address(Address *address, parts) except -1
 cdef int read_request(Client c, bytes request) except -1
 # `fds` from the third on are pipes; a pipe that is taken leaves the list.
-cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1
+cdef int read_direction(Pump *pump, direction, bint may_splice, list fds) except -1

@@ -10,7 +10,7 @@ from cutthrough.net.pump cimport Pump, block_of
 from cutthrough.policy.limits cimport Lane
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.transfer.filtering cimport Shown, shown_of
-from cutthrough.session.handover_record import Way
+from cutthrough.session.handover_record import Direction
 
 
 cdef object address_of(const Address *address):
@@ -18,9 +18,9 @@ cdef object address_of(const Address *address):
             address.port)
 
 
-cdef object way_of(Pump *pump, bint shut, const Lane *lane):
+cdef object direction_of(Pump *pump, bint shut, const Lane *lane):
     cdef Block *block = block_of(pump)
-    return Way(
+    return Direction(
         moved=pump.moved,
         unsent=bytes_of(block)[block.start:block.end] if block != NULL else b"",
         piped=pump.held.pipe.held if pump.is_piped else 0,
@@ -63,22 +63,22 @@ cdef int read_address(Address *address, parts) except -1:
     return 0
 
 
-cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
-    cdef bytes rest = way.unsent
-    cdef uint64_t moved = way.moved
+cdef int read_direction(Pump *pump, direction, bint may_splice, list fds) except -1:
+    cdef bytes rest = direction.unsent
+    cdef uint64_t moved = direction.moved
     pump.moved = moved
-    pump.bulk = way.bulk
-    pump.eof = way.eof
-    pump.may_splice = may_splice and way.may_splice
-    pump.spliced = way.spliced
-    if rest and way.piped:
+    pump.bulk = direction.bulk
+    pump.eof = direction.eof
+    pump.may_splice = may_splice and direction.may_splice
+    pump.spliced = direction.spliced
+    if rest and direction.piped:
         raise ValueError("bytes in a block and in a pipe")
     if rest:
         pump.held.block = keep_bytes(rest, len(rest), OF_RELAYS)
         if pump.held.block == NULL:
             raise MemoryError
-    elif way.piped:
-        pump.held.pipe = adopt_pipe(fds[2], fds[3], way.piped)
+    elif direction.piped:
+        pump.held.pipe = adopt_pipe(fds[2], fds[3], direction.piped)
         if pump.held.pipe == NULL:
             raise MemoryError
         pump.is_piped = True

@@ -14,8 +14,8 @@ FORMAT = 2
 Address = tuple[int, bytes, int]
 
 
-class Way(msgspec.Struct, array_like=True):
-    """One direction."""
+class Direction(msgspec.Struct, array_like=True):
+    """Bytes that go up, or down."""
 
     moved: int                               # bytes, since it began
     unsent: bytes                            # read, not yet taken by the other side
@@ -61,8 +61,8 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     # None: the taker has another page
     holding: tuple[int, int, bool, bool] | None
 
-    up: Way
-    down: Way
+    up: Direction
+    down: Direction
 
     tally: int = 0                           # the taker's, when `holding` was counted
     sender: Address | None = None            # the load balancer that named the client
