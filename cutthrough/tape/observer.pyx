@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Captures requests in a worker, if the deciding rule has `capture`, into the worker's ring;
-and what it records, whose answers are taken with the times of their pieces.
+"""Copies exchanges of a worker into its ring: those whose rule captures, and those whose rule
+records. Of an answer that is recorded, each piece has its time.
 
     on_route      taps the request's body, if the rule captures in full
     on_response   HEADS: the response's head; taps its body, or both ways of a WebSocket

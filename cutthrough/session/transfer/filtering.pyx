@@ -155,7 +155,7 @@ cdef class Filtering(Responder):
             c.relay.up.tap.take = take_nothing
 
     def note_added(self, bytes secrets, mask):
-        """Looked for in the answer as it is taped (R82)."""
+        """`secrets`, by lines, are searched for in the answer that is recorded (R82)."""
         self.added = secrets
         self.mask = mask
 

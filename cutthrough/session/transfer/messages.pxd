@@ -13,7 +13,7 @@ cdef class Side:
     cdef list pieces            # read, and not taken yet
     cdef int64_t held           # memory of these
     cdef object waiter          # a future; None: nobody waits
-    cdef uint8_t tapes          # recorded as the origin sends it, and not as it goes on
+    cdef uint8_t taps_origin    # its tap gets the origin's bytes, and not the filters'
     cdef uint8_t ended          # its source has ended its stream
     cdef uint8_t failed         # … by an Outcome; 0: regularly
     cdef uint8_t lost           # its sink takes no more

@@ -60,7 +60,7 @@ cdef class Side:
         try:
             c.poller.take_time()
             tap = self.pump.tap
-            if self.tapes:
+            if self.taps_origin:
                 self.pump.tap = NULL
             sent = push(self.pump, data, len(data), NULL, 0)
             self.pump.tap = tap
@@ -110,9 +110,9 @@ cdef int lose_sink(Side s) except -1:
     return c.poller.call_again(c)
 
 
-cdef Side open_side(Client c, Pump *pump, bint tapes):
+cdef Side open_side(Client c, Pump *pump, bint taps_origin):
     cdef Side s = Side.__new__(Side)
-    s.client, s.pump, s.tapes = c, pump, tapes
+    s.client, s.pump, s.taps_origin = c, pump, taps_origin
     s.pieces = []
     return s
 
@@ -136,7 +136,7 @@ cdef int give_messages(Client c, bint is_up, const char *data, size_t n) except 
 
 
 cdef int give(Side s, const char *data, size_t n) except -1:
-    if s.tapes and s.pump.tap != NULL:
+    if s.taps_origin and s.pump.tap != NULL:
         s.pump.tap.take(s.pump.tap, data, n)
     if not s.finished:
         s.pieces.append(data[:n])

@@ -11,7 +11,7 @@ cdef class Responder:
     cdef Client client          # None: the exchange has ended
     cdef object run             # in Python: of filters.run, or a Play
     cdef uint8_t ending         # the Outcome of an answer of its own
-    cdef uint8_t tapes          # filters: the response is taped as its origin sends it
+    cdef uint8_t taps_origin    # filters: the tap gets the response as its origin sends it
     # The player
     cdef uint8_t has_request    # it is neither answered nor passed on yet
     cdef uint8_t collected      # the request's body was read whole
@@ -44,9 +44,9 @@ cdef inline bint is_with_player(Client client) noexcept:
     return client.extras.replay is not None and (<Responder>client.extras.replay).has_request
 
 
-# Has the tape the response already, as the origin has sent it?
-cdef inline bint tapes_origin(Client client) noexcept:
-    return client.extras.filtering is not None and (<Responder>client.extras.filtering).tapes
+# Does the response's tap get the origin's bytes, and not those that go to the client?
+cdef inline bint taps_origin(Client client) noexcept:
+    return client.extras.filtering is not None and (<Responder>client.extras.filtering).taps_origin
 
 
 # The open sluices of a client; None: that body goes by itself.

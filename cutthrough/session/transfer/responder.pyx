@@ -84,7 +84,7 @@ cdef class Responder:
         cdef Client c = self.client
         cdef Sluice down = open_sluice(c, False, chunked, left, trailers)
         extras_of(c).down = down
-        if self.tapes:
+        if self.taps_origin:
             down.tap = c.relay.down.tap
         return down
 
@@ -151,7 +151,7 @@ cdef int send_own_head(Client c, bytes text, const char *body, size_t m) except 
     cdef Writing writing
     cdef const char *date = NULL
     cdef Tap *tap
-    cdef bint is_sent, tapes = tapes_origin(c)
+    cdef bint is_sent, is_tapped = taps_origin(c)
     cdef int n = len(text)
     if n > MOST_HEAD:
         return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
@@ -170,11 +170,11 @@ cdef int send_own_head(Client c, bytes text, const char *body, size_t m) except 
         n = change_response(c, &writing, n)
     if n < 0:
         return c.refuse(-n)
-    if c.context.observer is not None and not tapes:
+    if c.context.observer is not None and not is_tapped:
         (<Observer>c.context.observer).on_response(c, &head, data)
     r.status = head.status
     tap = c.relay.down.tap
-    if tapes:
+    if is_tapped:
         c.relay.down.tap = NULL
     elif tap != NULL:
         tap.is_chunked = framing.kind == BODY_CHUNKED

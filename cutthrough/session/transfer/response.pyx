@@ -47,7 +47,7 @@ from cutthrough.session.transfer.messages cimport give_messages, takes_messages
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
-from cutthrough.session.transfer.responder cimport tapes_origin, up_sluice
+from cutthrough.session.transfer.responder cimport taps_origin, up_sluice
 from cutthrough.session.transfer.sluice cimport Sluice, run_sluice
 from cutthrough.session.transfer.to_filters cimport takes_response
 from cutthrough.session.transfer.tunnel cimport start_tunnel
@@ -267,7 +267,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         outcome = bound_response(c)
         if outcome != OK:
             return c.refuse(outcome)
-    if c.context.observer is not None and not tapes_origin(c):
+    if c.context.observer is not None and not taps_origin(c):
         (<Observer>c.context.observer).on_response(c, &head, data)
     if c.usage.meter != NULL:
         n = used + may_pass(c, out_len, n - used)

@@ -335,7 +335,7 @@ cdef int give(Sluice s, char *data, size_t n) except -1:
         s.ended = s.left == 0
     c.poller.content_left -= n
     if s.tap != NULL:
-        tape(s, data, out_len)
+        feed_tap(s, data, out_len)
     if out_len:
         s.pieces.append(data[:out_len])
         s.held += <int64_t>out_len + <int>OF_PIECE
@@ -362,8 +362,8 @@ cdef int64_t give_trailers(Sluice s, char *data, size_t n, int64_t used) except?
     return used + more
 
 
-cdef int tape(Sluice s, const char *data, size_t n) except -1:
-    """In chunks, if it came so: the trailers of a body are behind the last."""
+cdef int feed_tap(Sluice s, const char *data, size_t n) except -1:
+    """A body that came in chunks goes to the tap in chunks, with its trailers."""
     cdef bytes line
     if s.chunks != NULL and n:
         line = b"%x\r\n" % n

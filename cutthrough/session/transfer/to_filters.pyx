@@ -2,7 +2,7 @@
 """The ways of an exchange into the hands of its filters: its head, its bodies, its response.
 A body goes up to the player in the same way.
 
-If the rule records, the response is taped here, as the origin sends it: the filters' version goes
+If the rule records, the response is tapped here, as the origin sends it: the filters' version goes
 to this client alone, and a replayed answer goes through them again.
 """
 
@@ -137,7 +137,7 @@ cdef bint takes_response(Client c, const Head *read, const Framing *its, const c
         if out_len != OK:
             c.refuse(out_len)
             return True
-        f.tapes = True
+        f.taps_origin = True
         (<Observer>c.context.observer).on_response(c, read, data)
     writing = writing_of(
         c.context, (its.kind == BODY_CHUNKED) * KEEP_CHUNKED | its.contradicts * DROP_LENGTH
