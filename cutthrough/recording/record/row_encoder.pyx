@@ -58,6 +58,7 @@ FAILED = "no row could be made"
 cdef struct _Line:
     # A request's first line; the exchange has the memory
     Text method
+    Text target                             # without a "?" at its end
     Text path
     Text query                              # empty: none
     Text protocol
@@ -101,11 +102,7 @@ cdef class RowEncoder:
             return FAILED
 
     cdef str _add(self, RingExchange exchange):
-        cdef const char *head = exchange.up_text.data
-        cdef const char *target
-        cdef const char *protocol
-        cdef const char *query
-        cdef size_t n, n_target
+        cdef size_t n
         cdef _Line line
         cdef bytes up = exchange.up
         cdef list unframed = None               # keeps the pieces
@@ -132,36 +129,15 @@ cdef class RowEncoder:
             return CONDITION
         if response.has_heads:
             return BODIES
-        protocol = <const char *>memchr(head, b"\r", exchange.up_text.n)
-        if protocol == NULL or protocol + 1 == head + exchange.up_text.n or protocol[1] != b"\n":
+        n = read_line(exchange.up_text, &line)
+        if n == 0 or not (is_ascii(exchange.host_text.data, exchange.host_text.n)
+                          and is_ascii(exchange.user_text.data, exchange.user_text.n)):
             return LINE
-        n = protocol - head
-        target = <const char *>memchr(head, b" ", n)
-        if target == NULL:
-            return LINE
-        target += 1
-        protocol = <const char *>memchr(target, b" ", head + n - target)
-        if protocol == NULL or memchr(protocol + 1, b" ", head + n - protocol - 1) != NULL:
-            return LINE
-        n_target = protocol - target
-        protocol += 1
-        line.method = Text(head, target - 1 - head)
-        line.protocol = Text(protocol, head + n - protocol)
-        if not (is_ascii(head, n) and is_ascii(exchange.host_text.data, exchange.host_text.n)
-                and is_ascii(exchange.user_text.data, exchange.user_text.n)):
-            return LINE
-        if may_have_user(target, n_target):
+        if may_have_user(line.target.data, line.target.n):
             return USER
         request = self._request(exchange.up_text, n)
         if up and request.has_heads:
             return BODIES
-        query = <const char *>memchr(target, b"?", n_target)
-        line.path, line.query = Text(target, n_target), Text(NULL, 0)
-        if query != NULL:
-            line.path.n = query - target
-            line.query = Text(query + 1, n_target - line.path.n - 1)
-            if line.query.n == 0:
-                n_target -= 1
         if up and (exchange.up_chunked or request.is_chunked):
             up, ended = join_chunks(up)
             if not ended:
@@ -177,7 +153,7 @@ cdef class RowEncoder:
         self._batch.number(exchange.begun_us)
         self._batch.number(0)
         self._batch.text(line.method.data, line.method.n)
-        put_url(self._batch, exchange, target, n_target)
+        put_url(self._batch, exchange, line.target.data, line.target.n)
         self._batch.number(response.status)
         self._batch.text(b"", 0)
         put_data_of(self, exchange, request, response, &line, up)
@@ -274,6 +250,33 @@ cdef class _HeadCache:
     cdef int keep(self, _EncodedHead encoded) except -1:
         self._last_head = self._heads[self._last] = encoded
         return 0
+
+
+cdef size_t read_line(Text head, _Line *line) noexcept:
+    """Returns the length of a request's first line; 0: it is odd, or has other than ASCII."""
+    cdef const char *end = <const char *>memchr(head.data, b"\r", head.n)
+    cdef const char *target
+    cdef const char *protocol
+    cdef const char *query
+    if end == NULL or end + 1 == head.data + head.n or end[1] != b"\n":
+        return 0
+    target = <const char *>memchr(head.data, b" ", end - head.data)
+    if target == NULL:
+        return 0
+    protocol = <const char *>memchr(target + 1, b" ", end - target - 1)
+    if protocol == NULL or memchr(protocol + 1, b" ", end - protocol - 1) != NULL or (
+            not is_ascii(head.data, end - head.data)):
+        return 0
+    line.method = Text(head.data, target - head.data)
+    line.target = line.path = Text(target + 1, protocol - target - 1)
+    line.protocol = Text(protocol + 1, end - protocol - 1)
+    line.query = Text(NULL, 0)
+    query = <const char *>memchr(line.target.data, b"?", line.target.n)
+    if query != NULL:
+        line.path.n = query - line.target.data
+        line.query = Text(query + 1, line.target.n - line.path.n - 1)
+        line.target.n -= line.query.n == 0
+    return end - head.data
 
 
 cdef int fill_in(_EncodedHead encoded, dict entries) except -1:
