@@ -64,24 +64,25 @@ def run(tmp_path, plugin):
          "-p", "no:cacheprovider", str(tmp_path / "test_it.py")],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    found = {line.partition("::")[2].partition(" - ")[0]
+    caught = {line.partition("::")[2].partition(" - ")[0]
              for line in done.stdout.splitlines()
              if line.startswith(("ERROR ", "FAILED "))}
-    return found, done.stdout + done.stderr
+    return caught, done.stdout + done.stderr
 
 
 @pytest.mark.dials_out
 def test_a_test_that_dials_elsewhere_fails(tmp_path):
     """The tests of `doctor ssrf` and others sent SYNs to public addresses."""
-    found, said = run(tmp_path, "tests.conftest")
-    assert found == CAUGHT, said
-    assert "1 packets for addresses that are not loopback" in said
+    caught, output = run(tmp_path, "tests.conftest")
+    assert caught == CAUGHT, output
+    assert "1 packets for addresses that are not loopback" in output
 
 
 @pytest.mark.dials_out
 def test_without_a_network_python_does_not_dial_elsewhere(tmp_path):
     """And a test that would have to is skipped."""
     (tmp_path / "without.py").write_text(WITHOUT)
-    found, said = run(tmp_path, "without")
-    assert found == CAUGHT - {"test_proxy"}, said
-    assert "1 skipped" in said and "no network with lo alone: unshare: not here" in said
+    caught, output = run(tmp_path, "without")
+    assert caught == CAUGHT - {"test_proxy"}, output
+    assert "1 skipped" in output
+    assert "no network with lo alone: unshare: not here" in output

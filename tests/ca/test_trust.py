@@ -16,8 +16,8 @@ from cutthrough.cli.main import main
 from tests.support.certificates import authority
 
 OURS, OTHER = (authority().sign() for _ in range(2))
-DER, OTHER_DER = (ssl.PEM_cert_to_DER_cert(one.certificate.read_text())
-                  for one in (OURS, OTHER))
+DER, OTHER_DER = (ssl.PEM_cert_to_DER_cert(pair.certificate.read_text())
+                  for pair in (OURS, OTHER))
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def seek(tmp_path):
                    **environ}
         seeker = Seeker(DER, "cutthrough-1a2b", str(OURS.certificate), "eval …",
                         environ, tmp_path)
-        return [one for one in seeker.find() if one.kind == kind]
+        return [store for store in seeker.find() if store.kind == kind]
 
     return seek
 
@@ -46,9 +46,9 @@ def put(folder, path: str, content: str | bytes):
 @pytest.mark.parametrize(("made", "verdict"), [(OURS, "yes"), (OTHER, "no")])
 def test_the_systems_bundle_of_each_distribution(tmp_path, seek, path, made, verdict):
     put(tmp_path, path, b"# a comment\n" + made.pem[0])
-    (found,) = seek("system")
-    assert (found.name, found.verdict) == (f"{tmp_path}{path}", verdict)
-    assert bool(found.remedy) == (verdict == "no")
+    (store,) = seek("system")
+    assert (store.name, store.verdict) == (f"{tmp_path}{path}", verdict)
+    assert bool(store.remedy) == (verdict == "no")
 
 
 @pytest.mark.parametrize(("folder", "command"), [
@@ -56,9 +56,9 @@ def test_the_systems_bundle_of_each_distribution(tmp_path, seek, path, made, ver
 def test_the_remedy_is_the_distributions(tmp_path, seek, folder, command):
     put(tmp_path, BUNDLES[0], b"")
     (tmp_path / folder.lstrip("/")).mkdir(parents=True)
-    (found,) = seek("system")
-    assert f"cp {OURS.certificate} {folder}/cutthrough-1a2b." in found.remedy
-    assert found.remedy.endswith(command)
+    (store,) = seek("system")
+    assert f"cp {OURS.certificate} {folder}/cutthrough-1a2b." in store.remedy
+    assert store.remedy.endswith(command)
 
 
 def test_links_to_one_bundle_are_one_store(tmp_path, seek):
@@ -70,8 +70,8 @@ def test_links_to_one_bundle_are_one_store(tmp_path, seek):
 
 
 def test_a_host_without_roots_is_told(seek):
-    (found,) = seek("system")
-    assert (found.verdict, found.remedy) == ("-", "install ca-certificates")
+    (store,) = seek("system")
+    assert (store.verdict, store.remedy) == ("-", "install ca-certificates")
 
 
 # NSS
@@ -91,15 +91,15 @@ def add(database, made, flags: str, name: str) -> None:
 
 
 def test_a_database_of_nss_without_the_certificate(database, seek):
-    (found,) = seek("NSS")
-    assert (found.name, found.verdict) == (str(database), "no")
+    (store,) = seek("NSS")
+    assert (store.name, store.verdict) == (str(database), "no")
     add(database, OTHER, "C,,", "other")
-    (found,) = seek("NSS")
-    assert found.verdict == "no"
+    (store,) = seek("NSS")
+    assert store.verdict == "no"
     # The remedy is a command that works
-    subprocess.run(found.remedy, shell=True, check=True, capture_output=True)
-    (found,) = seek("NSS")
-    assert (found.verdict, found.remedy) == ("yes", "")
+    subprocess.run(store.remedy, shell=True, check=True, capture_output=True)
+    (store,) = seek("NSS")
+    assert (store.verdict, store.remedy) == ("yes", "")
 
 
 def test_a_certificate_that_nss_has_and_does_not_trust(database, seek):
@@ -109,14 +109,14 @@ def test_a_certificate_that_nss_has_and_does_not_trust(database, seek):
 
 def test_what_is_no_database_is_told(tmp_path, seek):
     put(tmp_path, "home/.pki/nssdb/cert9.db", "nothing")
-    (found,) = seek("NSS")
-    assert found.verdict == "?" and "certutil" in found.said and found.remedy
+    (store,) = seek("NSS")
+    assert store.verdict == "?" and "certutil" in store.said and store.remedy
 
 
 def test_without_certutil_its_package_is_named(tmp_path, seek):
     put(tmp_path, "home/.pki/nssdb/cert9.db", "nothing")
-    (found,) = seek("NSS", PATH=str(tmp_path))
-    assert found.verdict == "?" and "libnss3-tools" in found.said
+    (store,) = seek("NSS", PATH=str(tmp_path))
+    assert store.verdict == "?" and "libnss3-tools" in store.said
 
 
 # Java
@@ -143,23 +143,23 @@ def test_javas_cacerts_are_found(tmp_path, seek, der, verdict):
     jdk = tmp_path / "usr/lib/jvm/java-21/lib/security"
     jdk.mkdir(parents=True)
     (jdk / "cacerts").symlink_to(real)       # as Debian has it
-    (found,) = seek("Java", JAVA_HOME=str(jdk.parent.parent))
-    assert (found.name, found.verdict) == (str(real), verdict)
-    assert ("-importcert" in found.remedy) == (verdict == "no")
+    (store,) = seek("Java", JAVA_HOME=str(jdk.parent.parent))
+    assert (store.name, store.verdict) == (str(real), verdict)
+    assert ("-importcert" in store.remedy) == (verdict == "no")
 
 
 def test_a_keystore_of_another_password_is_told(tmp_path, seek):
     put(tmp_path, "/etc/pki/java/cacerts", truststore(DER, b"another"))
-    (found,) = seek("Java")
-    assert found.verdict == "?" and "changeit" in found.said
+    (store,) = seek("Java")
+    assert store.verdict == "?" and "changeit" in store.said
 
 
 # Variables
 
 def test_each_variable_has_a_line(seek):
-    found = seek("variable", SSL_CERT_FILE=str(OURS.certificate),
+    stores = seek("variable", SSL_CERT_FILE=str(OURS.certificate),
                  PIP_CERT=str(OTHER.certificate), CURL_CA_BUNDLE="/none")
-    lines = {one.name.partition("=")[0]: one for one in found}
+    lines = {store.name.partition("=")[0]: store for store in stores}
     assert [*lines] == [*VARIABLES]
     assert lines["SSL_CERT_FILE"].verdict == "yes"
     assert (lines["PIP_CERT"].verdict, lines["PIP_CERT"].remedy) == ("no", "eval …")

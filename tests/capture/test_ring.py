@@ -21,8 +21,8 @@ def test_records_come_out_in_order_and_whole(memory):
     ring = Ring(memory)
     for number in range(100):
         assert put(ring, UP, 3, number, bytes([number]) * number)
-    found = ring.read(RING_BYTES)
-    assert found == [(UP, 3, n, bytes([n]) * n) for n in range(100)]
+    records = ring.read(RING_BYTES)
+    assert records == [(UP, 3, n, bytes([n]) * n) for n in range(100)]
     assert ring.read(RING_BYTES) == []
 
 
@@ -37,8 +37,8 @@ def test_records_survive_many_turns_around_the_ring(memory):
         if source.random() < 0.2:
             got += [(request, data) for _, _, request, data in ring.read(1 << 20)]
             ring.release()
-    while found := ring.read(1 << 20):
-        got += [(request, data) for _, _, request, data in found]
+    while records := ring.read(1 << 20):
+        got += [(request, data) for _, _, request, data in records]
     assert got == sent and len(sent) > 1000
 
 
@@ -94,8 +94,8 @@ def test_an_exchange_without_an_end_is_left_to_the_next_consumer_whole(memory):
     consumer.release()
     put(producer, END, 0, 1, b"end of 1")
     assert consumer.read(RING_BYTES) == [(END, 0, 1, b"end of 1")]
-    found = Ring(memory).read(RING_BYTES)
-    assert found == [(UP, 0, n, b"up of %d" % n) for n in range(1, 20, 2)] + [
+    records = Ring(memory).read(RING_BYTES)
+    assert records == [(UP, 0, n, b"up of %d" % n) for n in range(1, 20, 2)] + [
         (END, 0, 1, b"end of 1")]
     assert memory.find(b"up of 2") == memory.find(b"end of 2") == -1
     consumer.release()
@@ -110,32 +110,32 @@ def test_an_exchange_without_an_end_is_left_to_the_next_consumer_whole(memory):
 def test_a_producer_that_was_killed_is_continued_by_the_next(memory):
     put(Ring(memory), END, 0, 1, b"one")
     put(Ring(memory), END, 0, 2, b"two")
-    assert [one[2] for one in Ring(memory).read(RING_BYTES)] == [1, 2]
+    assert [record[2] for record in Ring(memory).read(RING_BYTES)] == [1, 2]
 
 
 def test_only_a_consumer_that_sleeps_is_woken(memory):
-    near, far = os.pipe2(os.O_NONBLOCK)
-    producer, consumer = Ring(memory, far), Ring(memory)
+    read_fd, write_fd = os.pipe2(os.O_NONBLOCK)
+    producer, consumer = Ring(memory, write_fd), Ring(memory)
     put(producer, UP, 0, 1, b"")
     with pytest.raises(BlockingIOError):
-        os.read(near, 1)
+        os.read(read_fd, 1)
     assert not consumer.sleep(), "there is a record"
     consumer.wake()
     consumer.read(RING_BYTES)
     assert consumer.sleep()
     put(producer, UP, 0, 2, b"")
     put(producer, UP, 0, 3, b"")
-    assert os.read(near, 10) == b"w", "once"
+    assert os.read(read_fd, 10) == b"w", "once"
     consumer.read(RING_BYTES)
     assert consumer.sleep(1000), "until there are so many bytes"
     put(producer, END, 0, 4, b"x" * 500)
     with pytest.raises(BlockingIOError):
-        os.read(near, 1)
+        os.read(read_fd, 1)
     put(producer, END, 0, 5, b"x" * 500)
-    assert os.read(near, 10) == b"w"
+    assert os.read(read_fd, 10) == b"w"
     assert not consumer.sleep(1000) and consumer.sleep(2000)
-    os.close(near)
-    os.close(far)
+    os.close(read_fd)
+    os.close(write_fd)
 
 
 def test_memory_that_holds_no_records_ends_the_reading(memory):
@@ -144,7 +144,7 @@ def test_memory_that_holds_no_records_ends_the_reading(memory):
     memory[65536:65540] = b"\xff\xff\xff\x07"
     assert ring.read(RING_BYTES) == []
     put(ring, UP, 0, 2, b"y")
-    assert [one[2] for one in ring.read(RING_BYTES)] == [2]
+    assert [record[2] for record in ring.read(RING_BYTES)] == [2]
 
 
 def test_a_page_that_is_too_small_is_refused():
@@ -162,15 +162,15 @@ def test_records_that_must_not_be_lost_wait_in_memory_and_keep_their_order(memor
     assert count * 50_000 > RING_BYTES * 0.98 + 2_700_000
     assert not ring.settle()
     assert not put(ring, UP, 1, 0, b"y" * 50_000), "others do not wait"
-    found = []
+    numbers = []
     while records := reader.read(1 << 20):
-        found += [request for _, worker, request, _ in records if worker == 0]
+        numbers += [request for _, worker, request, _ in records if worker == 0]
         reader.release()
-        if len(found) < 100:                # behind those that wait
+        if len(numbers) < 100:                # behind those that wait
             assert put(ring, UP, 0, count, b"x" * 10, True)
             count += 1
         ring.settle()
-    assert ring.settle() and found == [*range(count)]
+    assert ring.settle() and numbers == [*range(count)]
 
 
 def test_after_a_kill_the_next_consumer_first_takes_the_same_turn(memory):
@@ -184,7 +184,7 @@ def test_after_a_kill_the_next_consumer_first_takes_the_same_turn(memory):
     put(producer, END, 0, 10, bytes(1000))
     successor = Ring(memory)
     for number in (4, 5, 6):                 # one of them may have killed it
-        assert [one[2] for one in successor.read(RING_BYTES)] == [number]
+        assert [record[2] for record in successor.read(RING_BYTES)] == [number]
         assert successor.is_again and not successor.is_deadly
     assert successor.turn == killed.turn
     assert successor.name == killed.name != Ring(mmap.mmap(-1, RING_BYTES)).name
@@ -203,7 +203,7 @@ def test_an_exchange_at_which_two_consumers_have_died_is_deadly(memory):
     def numbers(ring, count=1):
         read = []
         while len(read) < count:
-            read += [one[2] for one in ring.read(RING_BYTES)]
+            read += [record[2] for record in ring.read(RING_BYTES)]
             if len(read) < count:
                 ring.release()
         return read
@@ -221,7 +221,7 @@ def test_an_exchange_at_which_two_consumers_have_died_is_deadly(memory):
     assert not fourth.reads_alone and fourth.read(RING_BYTES) == []
     put(producer, END, 0, 4, b"x")
     put(producer, END, 0, 5, b"x")
-    assert [one[2] for one in Ring(memory).read(RING_BYTES)] == [4, 5]
+    assert [record[2] for record in Ring(memory).read(RING_BYTES)] == [4, 5]
 
 
 def test_a_consumer_that_leaves_in_order_is_no_death(memory):
@@ -255,10 +255,10 @@ def test_what_was_handed_on_is_known_to_the_next_consumer(memory):
     assert len(ring.read(256)) == 2
     assert ring.hand()
     after = Ring(memory)                     # the first one was killed
-    found = after.read(RING_BYTES)
+    records = after.read(RING_BYTES)
     while after.is_again:
         assert not after.hand()
         after.release()
-        found += after.read(RING_BYTES)
-    assert [number for _, _, number, _ in found] == [0, 1, 2, 3]
+        records += after.read(RING_BYTES)
+    assert [number for _, _, number, _ in records] == [0, 1, 2, 3]
     assert after.hand()

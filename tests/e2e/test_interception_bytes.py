@@ -136,7 +136,7 @@ def test_a_client_without_alpn_may_speak_http(start, make_origin, dial):
     client = enter(proxy, dial(proxy), origin.port)
     for path in ("/a", "/b"):
         assert ask(client, path=path).body == b"ok"
-    assert [one["method"] for one in proxy.wait_log(3)] == ["CONNECT", "GET", "GET"]
+    assert [line["method"] for line in proxy.wait_log(3)] == ["CONNECT", "GET", "GET"]
 
 
 @pytest.mark.parametrize("head", [
@@ -232,7 +232,7 @@ def test_an_end_without_close_notify_is_passed_on_as_one(
     assert client.read_exact(n) == b"x" * n
     with pytest.raises(ConnectionResetError, match="a FIN without close_notify"):
         client.fill()
-    assert [one["reason"] for one in proxy.wait_log(2)] == ["ok", "ok"]
+    assert [line["reason"] for line in proxy.wait_log(2)] == ["ok", "ok"]
 
 
 @pytest.mark.parametrize("records", ["own", "libssl", "kernel"])

@@ -36,16 +36,16 @@ def test_a_test_is_recorded_once_and_replayed_without_its_origins(
     status, first = run(text)
     assert status == 0, first
     folder = tmp_path / "cassettes/test_inner.test_both"
-    files = sorted(one.name for one in folder.iterdir())
+    files = sorted(path.name for path in folder.iterdir())
     assert len(files) == 6 and "manifest.json" in files
     plain.close()
     tls.close()
     for _ in range(2):
         status, again = run(text)
         assert status == 0, again
-        assert [one for one in again.splitlines() if one.startswith("found")] == [
-            one for one in first.splitlines() if one.startswith("found")]
-    assert sorted(one.name for one in folder.iterdir()) == files
+        assert [line for line in again.splitlines() if line.startswith("found")] == [
+            line for line in first.splitlines() if line.startswith("found")]
+    assert sorted(path.name for path in folder.iterdir()) == files
 
 
 def test_a_test_answers_its_own_requests_in_order_without_a_network(run):
@@ -240,9 +240,9 @@ def test_secrets_are_not_in_the_cassette(run, make_origin, tmp_path):
             urllib.request.urlopen(request).read()
     """)
     assert status == 0, said
-    for one in (tmp_path / "cassettes").rglob("*.json"):
-        assert "s3cret" not in one.read_text(), one
-        json.loads(one.read_text())
+    for path in (tmp_path / "cassettes").rglob("*.json"):
+        assert "s3cret" not in path.read_text(), path
+        json.loads(path.read_text())
 
 
 def test_the_environment_is_as_before_behind_the_test(run):
@@ -328,7 +328,7 @@ def test_each_test_has_a_cassette_of_its_own(run, make_origin):
     (run.folder / "test_other.py").write_text("from test_inner import *\n")
     status, said = run(text, "test_other.py")
     assert status == 0 and "10 passed" in said, said
-    names = sorted(one.name for one in (run.folder / "cassettes").iterdir())
+    names = sorted(path.name for path in (run.folder / "cassettes").iterdir())
     assert len(names) == len(origin.requests) == 10
     assert {"test_inner.test_one-a-b", "test_inner.TestA.test_one",
             "test_inner.TestB.test_one", "test_other.test_one-a-b"} < {*names}

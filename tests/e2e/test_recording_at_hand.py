@@ -89,27 +89,27 @@ def test_answers_made_beforehand_are_those_of_the_player(start, folder, dial):
         'recording_hooks = "kept:Hooks"\n'), modules={"kept": HOOKS})
 
     def ask_all(proxy):
-        found = []
-        for one in recordings[:-2]:
-            client, asked = dial(proxy), one.request
-            query = f"?{asked.query}" if asked.query else ""
-            url = f"http://127.0.0.1:9{asked.path}{query}"
-            for text in (build_request(asked.method, url),
-                         build_request(asked.method, url, "Accept: */*"),
-                         build_request(asked.method, url).replace(
+        replies = []
+        for recording in recordings[:-2]:
+            client, request = dial(proxy), recording.request
+            query = f"?{request.query}" if request.query else ""
+            url = f"http://127.0.0.1:9{request.path}{query}"
+            for text in (build_request(request.method, url),
+                         build_request(request.method, url, "Accept: */*"),
+                         build_request(request.method, url).replace(
                              b" HTTP/1.1", b" HTTP/1.0")):
                 client.send(text)
-                found.append(client.read_response(asked.method))
-        for one in recordings[-2:]:
-            name = one.request.host
+                replies.append(client.read_response(request.method))
+        for recording in recordings[-2:]:
+            name = recording.request.host
             client = shake(dial(proxy).tunnel("127.0.0.1:9"), name)
-            found.append(ask(client, "GET", "/s", host=name))
+            replies.append(ask(client, "GET", "/s", host=name))
         return [(reply.status, [line for line in without_secrets(reply.raw)
                                 if not line.startswith(b"Via")],
-                 reply.body, reply.trailers) for reply in found]
+                 reply.body, reply.trailers) for reply in replies]
 
     answers = ask_all(played)
-    assert {one[0] for one in answers} == {200, 204}
+    assert {answer[0] for answer in answers} == {200, 204}
     assert ask_all(prepared) == answers
     lines = played.wait_log(len(answers)), prepared.wait_log(len(answers))
     assert [[line["reason"] for line in some if line["method"] != "CONNECT"]
@@ -148,22 +148,24 @@ def test_an_answer_is_the_same_whether_it_is_at_hand_or_not(start, folder, dial)
 
     def ask_all(client):
         url = "http://127.0.0.1:9"
-        found = [client.get(f"{url}/a"), client.ask("HEAD", f"{url}/a"),
-                 client.get(f"{url}/c"), client.get(f"{url}/n"),
-                 client.get(f"{url}/big")]
+        replies = [client.get(f"{url}/a"), client.ask("HEAD", f"{url}/a"),
+                   client.get(f"{url}/c"), client.get(f"{url}/n"),
+                   client.get(f"{url}/big")]
         for sent in (b"x=1", b"x=2", b"x=3"):
-            found.append(client.ask("POST", f"{url}/p", "Content-Length: 3", body=sent))
-        found.append(client.ask("POST", f"{url}/p", "Transfer-Encoding: chunked",
-                                body=b"3\r\nx=2\r\n0\r\n\r\n"))
+            replies.append(client.ask(
+                "POST", f"{url}/p", "Content-Length: 3", body=sent))
+        replies.append(client.ask("POST", f"{url}/p", "Transfer-Encoding: chunked",
+                                  body=b"3\r\nx=2\r\n0\r\n\r\n"))
         # A miss has the number of its request
-        return [(one.status, without_secrets(one.raw),
-                 re.sub(rb"request [0-9-]+", b"", one.body), one.trailers)
-                for one in found]
+        return [(reply.status, without_secrets(reply.raw),
+                 re.sub(rb"request [0-9-]+", b"", reply.body), reply.trailers)
+                for reply in replies]
 
     client = dial(proxy)
     first = ask_all(client)
-    assert [one[0] for one in first] == [200, 200, 200, 204, 200, 200, 200, 502, 200]
-    assert [one[2] for one in first[5:7]] == [b"one", b"two"]
+    assert [answer[0] for answer in first] == [
+        200, 200, 200, 204, 200, 200, 200, 502, 200]
+    assert [answer[2] for answer in first[5:7]] == [b"one", b"two"]
     for _ in range(3):
         assert ask_all(client) == first
     assert ask_all(dial(proxy)) == first

@@ -75,5 +75,5 @@ def test_redsocks(directory, tmp_path, opened, loop_name, kind):
     owed = {(method, SERVERS[4], port, name, 200) for port in (80, 443)}
     if method == "CONNECT":             # it sends credentials after the first answer
         owed.add((method, SERVERS[4], 443, None, 407))
-    assert {(one["method"], one["host"], one["port"], one["user"], one["status"])
-            for one in proxy.wait_log(len(owed))} == owed
+    assert {(line["method"], line["host"], line["port"], line["user"], line["status"])
+            for line in proxy.wait_log(len(owed))} == owed

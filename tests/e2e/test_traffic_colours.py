@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.any_loop,
 ]
 
 SPANS = ("[...document.querySelectorAll('#{side}-body .shown [class^=c-]')]"
-         ".map(one => [one.className.slice(2), one.textContent])")
+         ".map(span => [span.className.slice(2), span.textContent])")
 
 
 def body(kind, text, **fields):
@@ -64,11 +64,11 @@ def test_markup_has_colours_and_what_is_hostile_stays_text(page):
     page.enter()
     page.wait_rows(1)
     shown = show(page, "html")
-    found = spans(page)
-    assert found[:5] == [["comment", "<!-- <b> -->"], ["key", "p"],
+    coloured = spans(page)
+    assert coloured[:5] == [["comment", "<!-- <b> -->"], ["key", "p"],
                          ["number", "class"], ["string", "'a > b'"],
                          ["number", "hidden"]]
-    assert ["key", "b"] not in found             # of the script
+    assert ["key", "b"] not in coloured           # of the script
     assert page.text("#response-body .shown") == shown
     assert page.browser.run("typeof pwned") == "undefined"
     assert page.browser.run("document.querySelectorAll('#panel img').length") == 0
@@ -92,10 +92,10 @@ def test_an_operation_of_graphql_is_shown_by_itself(page):
     shown = show(page, "graphql", "request")
     assert shown.splitlines()[:3] == [
         "# query Item", "query Item($id: ID!) {", "  item(id: $id) {"]
-    found = spans(page, "request")
+    coloured = spans(page, "request")
     for part in (["comment", "# query Item"], ["word", "query"], ["number", "$id"],
                  ["key", '"id"'], ["number", "7"]):
-        assert part in found, part
+        assert part in coloured, part
     assert page.view("request", "json").startswith('{\n  "query": "query Item(')
     assert page.browser.faults == []
 
@@ -112,7 +112,7 @@ def test_of_a_long_body_the_blocks_in_view_have_colours(page):
     spans(page)
     blocks = "[...document.querySelectorAll('#response-body .block')]"
     painted = page.browser.run(
-        f"{blocks}.map(one => one.children.length > 0)")
+        f"{blocks}.map(block => block.children.length > 0)")
     assert len(painted) > 10 and painted[0] and sum(painted) < len(painted) / 2
     page.browser.run(f"{blocks}[3].scrollIntoView()")
     wait_until(lambda: page.browser.run(f"{blocks}[3].children.length"), "its colours")

@@ -7,7 +7,7 @@ from cutthrough.exchange.heads import Names, find_field, find_list
 NAMES = ("authorization", "cookie")
 
 
-@pytest.mark.parametrize(("head", "found"), [
+@pytest.mark.parametrize(("head", "value"), [
     ("HTTP/1.1 200 OK\r\nContent-Type: a/b\r\n\r\n", "a/b"),
     ("HTTP/1.1 200 OK\r\nCONTENT-TYPE:\ta/b \r\ncontent-type: c/d\r\n\r\n", "a/b"),
     ("HTTP/1.1 200 OK\ncontent-type: a/b", "a/b"),
@@ -16,16 +16,16 @@ NAMES = ("authorization", "cookie")
     ("Content-Type: a/b", ""), ("", ""), ("\n", ""), ("a\ncontent-type", ""),
     ("a\ncontent-type:", ""),
 ])
-def test_the_first_field_of_a_name_is_found(head, found):
-    assert find_field(head, "content-type") == found
+def test_the_first_field_of_a_name_is_found(head, value):
+    assert find_field(head, "content-type") == value
 
 
-@pytest.mark.parametrize(("head", "found"), [
+@pytest.mark.parametrize(("head", "value"), [
     ("a\r\nVia: x\r\nB: c\r\nVIA : y, z \r\n\r\n", "x, y, z"), ("a\nvia: x", "x"),
     ("a\nvia:\nvia: x", ", x"), ("a\nvias: x\n\n", ""), ("via: x", ""), ("", ""),
 ])
-def test_fields_of_a_name_are_one_list(head, found):
-    assert find_list(head, "via") == found
+def test_fields_of_a_name_are_one_list(head, value):
+    assert find_list(head, "via") == value
 
 
 @pytest.mark.parametrize(("head", "left"), [
