@@ -27,8 +27,8 @@ SAMPLE_S = 0.1
 
 
 cdef class Progress:
-    """The progress of an open exchange: bytes of each pump that were seen, bytes that are not reported
-    yet, and whether its response was reported."""
+    """The progress of an open exchange: bytes of each pump at the last look, bytes that are not
+    reported yet, and whether its response was reported."""
     cdef uint64_t up, down
     cdef uint64_t more_up, more_down
     cdef bint is_answered

@@ -3,8 +3,8 @@
     GET  /log-level                       {"level": "info", "levels": […]}
     POST /log-level?level=debug           with the right `operate`
 
-Answered when all workers have it; `unanswered`: those that have not said so in some
-seconds.
+Answered when all workers have it; `unanswered`: the workers that have not confirmed it
+within some seconds.
 """
 
 from typing import Protocol

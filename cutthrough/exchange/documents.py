@@ -181,7 +181,7 @@ def _is_in(wanted: Any, value: Any, steps: Steps) -> bool:
 
 
 def _are_in(wanted: list[Any], values: list[Any], steps: Steps) -> bool:
-    """Mostly they are in order: each is looked for behind the one before it first."""
+    """Each search begins behind the last match, because most are in order."""
     at = 0
     for element in wanted:
         for tried in range(len(values)):

@@ -78,9 +78,10 @@ def show_part(part: bytes, show: ShowPart) -> Iterator[str]:
     head, _, content = (b"\r\n" + part).partition(b"\r\n\r\n")
     fields = {name.lower(): value.decode(errors="replace").strip()
               for name, value in _FIELD.findall(head)}
-    said = fields.get(b"content-disposition", "")
+    disposition = fields.get(b"content-disposition", "")
     kind = fields.get(b"content-type", "")
-    name, file = parameter(said, "name"), parameter(said, "filename")
+    name = parameter(disposition, "name")
+    file = parameter(disposition, "filename")
     text = as_text(content, kind or "text/plain", whole=True)
     if file is None and not kind and text is not None:
         yield from show_field(name or "", text)

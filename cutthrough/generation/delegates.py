@@ -98,8 +98,8 @@ def _ask(folder: str) -> Delegate:
         raise ValueError(f"{folder}: the token has not signed within {PATIENCE_S:.0f} s"
                          ) from None
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ValueError(f"{folder}: " + (said[-1] if said else "the token's library "
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ValueError(f"{folder}: " + (lines[-1] if lines else "the token's library "
                          f"has ended the process ({done.returncode})"))
     at = done.stdout.index(FIRST)
     now = time.time()

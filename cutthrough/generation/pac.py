@@ -89,15 +89,15 @@ function binary(number, width) {
 
 // An entry: "=host", ".suffix" of hosts below it, "-" of names without a dot, or bits
 function isIn(entries, host, bits) {
-  var i, one, kind;
+  var i, entry, kind;
   for (i = 0; i < entries.length; i++) {
-    one = entries[i];
-    kind = one.charAt(0);
-    if (kind == "=" ? host == one.substring(1)
-        : kind == "." ? !bits && host.length > one.length &&
-          host.substring(host.length - one.length) == one
+    entry = entries[i];
+    kind = entry.charAt(0);
+    if (kind == "=" ? host == entry.substring(1)
+        : kind == "." ? !bits && host.length > entry.length &&
+          host.substring(host.length - entry.length) == entry
         : kind == "-" ? !bits && host.indexOf(".") < 0
-        : bits && bits.substring(0, one.length) == one) {
+        : bits && bits.substring(0, entry.length) == entry) {
       return true;
     }
   }

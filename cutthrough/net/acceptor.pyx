@@ -8,9 +8,9 @@ follow each other all the same, their calls double.
 If descriptors run out (EMFILE), idle connections are shed and accepting goes on, because a pause
 would only let a flood of clients queue up. If shedding does not help, or if the whole host is
 short of something (ENFILE, ENOBUFS, ENOMEM), accepting pauses for a moment: the worker
-neither ends nor spins (R32). The clients wait in the kernel's queue meanwhile. The same at each
-error that is not of the client that has gone (EACCES, EPERM: a policy of the kernel's refuses
-the call), because that leaves the client in the queue.
+neither ends nor spins (R32). The clients wait in the kernel's queue meanwhile. It pauses, too, at
+any error but those of a client that has gone (EACCES, EPERM: a policy of the kernel refuses the
+call), because such an error leaves the client in the queue.
 
 accept4 also reports EMFILE if nobody waits, because it takes a descriptor before it looks at the
 queue. Then nothing is shed, because it could be the client that has just got the last descriptor.

@@ -43,7 +43,7 @@ def draw(faults: Iterable[Faults],
         reset_peer |= fault.reset_peer
         status = status or fault.status
     return RequestFaults(round(latency * 1000), min(bandwidths, default=0),
-                 min(bounds, default=0), reset_peer, status)
+                         min(bounds, default=0), reset_peer, status)
 
 
 def read_faults(table: dict[str, Any], fail: Callable[[str, str], NoReturn]) -> Faults:

@@ -157,15 +157,15 @@ cdef class Snapshot:
                 self.own_set, key_of_v4(data) if family == 4 else key_of(data)))
 
     cdef bint _is_listener(self, int family, const uint8_t *data, int port) except -1:
-        known = ipaddress.ip_address((<char *>data)[:4 if family == 4 else 16])
-        packed = unmapped(known)
+        parsed = ipaddress.ip_address((<char *>data)[:4 if family == 4 else 16])
+        packed = unmapped(parsed)
         if port in self.listeners.get(packed, ()):
             return True
         # Connecting to the unspecified address reaches this host. A listener on the unspecified
         # address is reached by each address of this host, and by every loopback address
-        known = ipaddress.ip_address(packed)
-        return known.is_unspecified or (
-            (known.is_loopback or self.is_own(known.version, packed))
+        parsed = ipaddress.ip_address(packed)
+        return parsed.is_unspecified or (
+            (parsed.is_loopback or self.is_own(parsed.version, packed))
             and any([port in self.listeners.get(bytes(n), ()) for n in (4, 16)]))
 
     # For explain and the doctor: these return the label of an outcome.
@@ -174,14 +174,14 @@ cdef class Snapshot:
         return label_of(self.judge_port(is_connect, port)).decode()
 
     def loop_outcome(self, address, port):
-        known = ipaddress.ip_address(address)
-        cdef bytes packed = known.packed
-        return label_of(self.judge_loop(known.version, packed, port)).decode()
+        parsed = ipaddress.ip_address(address)
+        cdef bytes packed = parsed.packed
+        return label_of(self.judge_loop(parsed.version, packed, port)).decode()
 
     def floor_outcome(self, address):
-        known = ipaddress.ip_address(address)
-        cdef bytes packed = known.packed
-        return label_of(self.judge_floor(known.version, packed)).decode()
+        parsed = ipaddress.ip_address(address)
+        cdef bytes packed = parsed.packed
+        return label_of(self.judge_floor(parsed.version, packed)).decode()
 
 
 cdef inline bint has_bit(const uint8_t *bits, int i) noexcept nogil:

@@ -316,7 +316,7 @@ cdef class Connection(Client):
 # --- what each state does at an event ----------------------------------------------
 
 cdef int take_request(Client c) except -1:
-    """Takes the next bytes of a client, or makes room for those of its handshake."""
+    """Reads the bytes that have come, or goes on with a handshake."""
     if c.sock.ready & CAN_READ or c.input != NULL or (
             c.stages & STAGE_TLS and c.stamps.start_us):
         return (<Connection>c).pass_stages() if c.stages else (<Connection>c).read_head()

@@ -185,7 +185,7 @@ class Giver(HandoverSocket):
                     self._give(self._queue[-1])
                 except OSError:
                     raise
-                except Exception:            # its own: the others are given
+                except Exception:            # of this tunnel: the others are given
                     log.exception("a tunnel cannot be handed over")
                 self._queue.pop()
         except OSError as error:
@@ -204,7 +204,7 @@ class Giver(HandoverSocket):
         try:
             self.try_send(parcel.record, parcel.fds)
         except BaseException:
-            parcel.restore()                 # frozen, it would be nobody's
+            parcel.restore()                 # else it is frozen for ever
             raise
         self._in_transit[self._number] = client, parcel
         self._number += 1

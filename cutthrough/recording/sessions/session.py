@@ -1,9 +1,9 @@
 """A session of recordings, in a file or in PostgreSQL.
 
-    sessions.py            a directory of files, of one host
-    postgres_sessions.py   a database, of several hosts
-    places.py              opens what the configuration, or an operator, names
-    copies.py              files that follow sessions of a database
+    directory.py   a directory of files, of one host
+    postgres.py    a database, of several hosts
+    places.py      opens the sessions that the configuration, or an operator, names
+    copies.py      files that follow sessions of a database
 
 A session has bounds in recordings and age. Recordings beyond them are deleted, oldest
 first, in the transaction that adds others. Everything is redacted before it is written,
