@@ -146,20 +146,10 @@ def _make(exchange: RingExchange, heads: HeadCache | None, cuts: str) -> Recordi
     if exchange.pieces:
         return _of_websocket(exchange)
     is_rpc = is_call(exchange.up_head)
-    # Its type is unknown
+    # Without an answer nobody knows if the call is a stream
     is_silent = (is_rpc and cuts == "any" and exchange.is_unanswered
                  and exchange.reason in BY_CLIENT)
-    if exchange.reason != "ok" and not is_silent and (
-            exchange.reason not in LEFT or not exchange.down_head):
-        raise NotRecordable(f"it ended as {exchange.reason}")
-    if exchange.was_cut or not exchange.up_head or not (
-            exchange.down_head or is_silent):
-        raise NotRecordable("the ring had no room for all of it")
-    down_bytes = sum([len(piece) for piece in exchange.down])
-    # Of an answer without a head nothing is counted
-    if (len(exchange.up), down_bytes) != (
-            exchange.up_bytes, 0 if is_silent else exchange.down_bytes):
-        raise NotRecordable("a body is longer than recording_body")
+    _check_parts(exchange, is_silent)
     up, places = exchange.up, None
     is_chunked = exchange.up_chunked or (
         up != b"" and "chunked" in field_of(exchange.up_head, "transfer-encoding"))
@@ -215,6 +205,21 @@ def _make(exchange: RingExchange, heads: HeadCache | None, cuts: str) -> Recordi
         created_us=exchange.begun_us, owner=owner_of(exchange.user))
 
 
+def _check_parts(exchange: RingExchange, is_silent: bool) -> None:
+    """Raises NotRecordable if a head, or a part of a body, is missing."""
+    if exchange.reason != "ok" and not is_silent and (
+            exchange.reason not in LEFT or not exchange.down_head):
+        raise NotRecordable(f"it ended as {exchange.reason}")
+    if exchange.was_cut or not exchange.up_head or not (
+            exchange.down_head or is_silent):
+        raise NotRecordable("the ring had no room for all of it")
+    down_bytes = sum([len(piece) for piece in exchange.down])
+    # If an answer has no head, its bytes are not counted
+    if (len(exchange.up), down_bytes) != (
+            exchange.up_bytes, 0 if is_silent else exchange.down_bytes):
+        raise NotRecordable("a body is longer than recording_body")
+
+
 def _judge_left(exchange: RingExchange, fields: Fields, cuts: str) -> None:
     """Raises NotRecordable if the answer is no stream, or if a secret might be in
     a part of it that is not found there."""
@@ -234,8 +239,7 @@ def _kind(fields: Fields) -> str:
 
 
 def _whole_part(pieces: Pieces, kind: str, is_rpc: bool) -> Pieces:
-    """Without the event, the line or the message that is not whole: it is none to its
-    client."""
+    """Without an event, line or message that is cut: a client ignores it."""
     body = b"".join([data for _, data in pieces])
     if is_rpc:
         left = whole_messages(body)
@@ -253,9 +257,9 @@ def _whole_part(pieces: Pieces, kind: str, is_rpc: bool) -> Pieces:
 
 def find_places(exchange: RingExchange, wanted: set[int], is_chunked: bool
                 ) -> tuple[bytes, dict[int, int]]:
-    """The content of the request's body, and how much of it is in the first so many
-    bytes: -1 for all, and its end. An answer may come before that end, which is not
-    there then."""
+    """The content of the request's body; and for each count of its framed bytes in
+    `wanted`, how many bytes of content these have, -1 if all, and the body's end. The
+    end is missing if the answer came before it."""
     bounds = sorted(wanted | {0, len(exchange.up)})
     pieces = [(end, exchange.up[begin:end]) for begin, end in pairwise(bounds)]
     ended = field_of(exchange.up_head, "content-length") == str(len(exchange.up))
