@@ -41,8 +41,8 @@ class Transferred(NamedTuple):
 
 def make_body(transferred: Transferred, head: str, redactor: Redactor, *,
               of_request: bool = False, echoes: Echoes | None = None) -> Body:
-    """`of_request`: less than its Content-Length is not the whole body. So it is of an
-    answer whose exchange has failed; others may have another one, by a filter."""
+    """`of_request`: a body shorter than its Content-Length is not whole. The same holds
+    for the answer of a failed exchange; a filter may have shortened any other."""
     raw, size, chunked, cut, failed = transferred
     whole = size == len(raw)
     if not chunked:

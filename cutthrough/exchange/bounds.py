@@ -4,7 +4,7 @@ The number of steps grows with the content: a small message takes a short time, 
 any expression.
 """
 
-# Steps of any piece of work, some 1 ms of them, and those for each value
+# Steps that any piece of work has, some 1 ms; and more for each value
 LEAST_STEPS, STEPS_A_VALUE = 10_000, 16
 
 

@@ -21,5 +21,5 @@ COLUMNS: tuple[str, ...] = (
     "request_body_state", "response_body_state", "bytes", "request_head",
     "response_head", "request_body", "response_body", "messages", "messages_state",
     "request_trailers", "response_trailers", *PACKED.values())
-# Those that the tables of earlier programs may lack; they get them when they are opened
+# Columns that tables of earlier versions may lack; opening such a table adds them
 ADDED = (*FINGERPRINTS, *PACKED.values())

@@ -33,8 +33,8 @@ _TEXT = re.compile(r"(text/|multipart/|message/|application/(.{0,200}[+./-])?"
 # is no text to search in
 _BINARY = re.compile(r"application/(.{0,200}[+./-])?(protobuf|proto|grpc-web-text|"
                      r"msgpack|messagepack|cbor|bson|avro|thrift)\b", re.I)
-# No text has these, but that of a type of text: those of mimesniff, without the 0x1e of
-# sequences of JSON
+# Octets that no text has, unless its type is one of text: mimesniff's, without the 0x1e
+# of JSON sequences
 _CONTROL = re.compile("[\0-\x08\x0b\x0e-\x1a\x1c\x1d\x1f]")
 _CHARSET = re.compile(r";\s{0,9}charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.I)
 
@@ -127,7 +127,7 @@ class Text(NamedTuple):
         return text.encode(self.codec, self.errors)
 
     def changed(self, data: bytes, change: Callable[[bytes], bytes]) -> bytes:
-        """The octets, with what `change` makes of the text in UTF-8."""
+        """The octets of the changed text. `change` gets and returns UTF-8."""
         errors = (self.errors if self.errors == "surrogateescape" else "surrogatepass")
         text = self.text.encode("utf-8", errors)
         changed = change(text)
@@ -238,8 +238,8 @@ def as_text(data: bytes, kind: str, *, whole: bool) -> str | None:
 
 
 def octets_codec(text: str, kind: str) -> str:
-    """Python's codec in which the octets of a body's text are those that came. "": the
-    charset is unknown, or lacks a character, which a text of another program may have.
+    """Python's codec that turns the text back into the octets that came. "": the
+    charset is unknown, or lacks a character, as a text of another program may have.
 
     ISO-8859-1 with characters beyond it is windows-1252, as browsers read it."""
     codec = codec_of(kind) or ("" if is_text(kind) else "utf-8")
@@ -285,9 +285,9 @@ def read_text(data: bytes, kind: str, *, whole: bool) -> Text | None:
 
 
 def order_of(data: bytes, codec: str) -> str:
-    """Returns the codec with the order of most octets, for UTF-16 without a mark: RFC
-    2781 and the WHATWG have different orders, and in the wrong one each text is
-    another. Other characters may outnumber those of a secret: see in_other_order."""
+    """Of UTF-16 without a mark the order of most octets: RFC 2781 and the WHATWG have
+    different ones, and in the wrong one each text is another. Other characters may
+    outnumber the characters of a secret: see in_other_order."""
     if not codec.startswith("utf-16"):
         return codec
     first, second = data[::2].count(0), data[1::2].count(0)
@@ -295,8 +295,8 @@ def order_of(data: bytes, codec: str) -> str:
 
 
 def in_other_order(data: bytes, read: Text, *, whole: bool) -> Text | None:
-    """Returns the text that a reader of the other order of UTF-16 sees, if there is no
-    mark; None if there is one order, or no such text."""
+    """The text in the other octet order of UTF-16, if there is no mark; None: there is
+    one order alone, or no text in the other."""
     if not read.codec.startswith("utf-16") or read.text.startswith("\ufeff"):
         return None
     codec = "utf-16-be" if read.codec == "utf-16-le" else "utf-16-le"

@@ -19,7 +19,7 @@ MOST_WORK = 1 << 28
 
 
 def find_echoes(lines: bytes, heard: Iterable[str]) -> Echoes:
-    """`lines`: of the request's head, those with secrets. `heard`: its other ones."""
+    """`lines`: of the request's head, with secrets. `heard`: its secrets elsewhere."""
     return Echoes([*_of_lines(lines), *heard], hide, MOST_WORK)
 
 

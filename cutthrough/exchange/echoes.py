@@ -29,7 +29,7 @@ MOST_WORK = 1 << 30
 OF_CALL, OF_ECHO, OF_SPELLED = 128, 8192, 4096
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[ \t]+(?=\S)")
-# Others have what an answer repeats for its own sake: realm, uri, nonce
+# Other parameters (realm, uri, nonce) are no secrets, and answers repeat them
 _PARAMETER = re.compile(
     r"(?:^|[\s,;])[\w-]{0,40}(?:token|key|secret|password|signature|assertion|mac|auth)"
     r"[ \t]{0,9}=[ \t]{0,9}(?:\"([^\"]+)\"|([^\s,;\"]+))", re.I)
@@ -284,7 +284,8 @@ class Echoes:
         return b"".join([*pieces, data[at:]])
 
     def cut(self, data: bytes, work: Work | None = None) -> bytes:
-        """The same object if none is there. What is too much work goes as a whole."""
+        """Returns the same object if it has no secret. Data that would take too much
+        work is cut whole."""
         result = self.cut_within(data, work or self.work())
         return self._whole(data) if result is None else result
 

@@ -37,7 +37,7 @@ class Failures:
         return counted
 
     def report(self, *, at_once: bool = False) -> None:
-        """Logs those since the last report, if it is time."""
+        """Logs the failures since the last report, if it is time."""
         now = time.monotonic()
         if not self._reasons or (not at_once and self._reported
                                  and now - self._reported < REPORT_S):

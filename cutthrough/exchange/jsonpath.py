@@ -252,8 +252,8 @@ class _Parser:
         return test
 
     def _operand(self) -> tuple[Value | None, Test | None, int]:
-        """Reads an operand. Returns it as a value and as a test, each None if it cannot
-        be one, and its start."""
+        """The operand as a value and as a test, each None if it is none; and the place
+        where it begins."""
         at = self._at
         if (self._text[at:at + 1] or " ") in "@$":
             nodes, is_single = self._inner_query()

@@ -400,7 +400,7 @@ cdef int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code,
             break_stream(st, ECONNRESET)
     elif st.released:
         free_stream(st)
-    elif st.refusal != REFUSED_MALFORMED:       # reset before anybody has looked at it
+    elif st.refusal != REFUSED_MALFORMED:       # reset before a session has it
         count_down(d)
         free_stream(st)
     return 0

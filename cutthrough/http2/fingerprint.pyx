@@ -86,7 +86,7 @@ cdef void note_item(Print *f) noexcept nogil:
         f.increment = number_at(item) & 0x7fffffff
     elif f.reads == 6:
         if f.settings_n + MOST_SETTING > MOST_SETTINGS:
-            f.reads = 0                 # no room for this one, or for those behind it
+            f.reads = 0                 # no room for this setting, or a later one
             return
         p = f.settings + f.settings_n
         if f.settings_n:

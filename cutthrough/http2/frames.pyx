@@ -50,8 +50,8 @@ cdef Stream *stream_in(nghttp2_session *session, int32_t id) noexcept nogil:
 
 
 cdef void fail(Demux *d) noexcept nogil:
-    """For want of memory a frame is missing, and nobody would miss it: the connection ends, in a turn
-    of its own, with all its streams."""
+    """A frame was lost for want of memory, which neither side would see: the connection ends with
+    all its streams, in its next turn."""
     d.error = d.error or ENOMEM
     d.carrier.ready |= CAN_READ
     end_reading(d.carrier.fd)
@@ -200,8 +200,8 @@ cdef bint gathers(Demux *d, const Stream *st) noexcept nogil:
 
 
 cdef bint write_gathered(Demux *d) noexcept nogil:
-    """As write_frames, but the frames go to the carrier at once, behind those in `out`. What it does
-    not take is copied, because it has begun. True: it has taken some, and all of them."""
+    """As write_frames, but the frames go to the carrier at once, behind the frames in `out`. If the
+    carrier takes a part, the rest is copied. True: there were frames, and it has taken all."""
     global gathered, n_pieces, pieces_n
     cdef ssize_t taken
     n_pieces, pieces_n = 0, 0
@@ -269,7 +269,7 @@ cdef void free_one(Stream *st) noexcept nogil:
 
 
 cdef void resume_ends(Demux *d) noexcept nogil:
-    """Streams whose last octets found no room: no call of their owners will bring them out."""
+    """Sends the last octets of streams that found no room: no call of their owners would."""
     cdef Stream *st = d.lists[<int>STUCK].first
     d.crowded = False
     while st != NULL:

@@ -244,7 +244,7 @@ cdef int refusal_of(int length) noexcept nogil:
 
 
 cdef bint finish_response(Stream *st, bint ends) noexcept nogil:
-    """Interim heads that nobody has read yet, and the final one, stand one behind the other."""
+    """Appends the head to interim heads that are not read yet."""
     cdef Http2Response about
     cdef size_t held = 0 if st.head == NULL else st.head.end - st.head.start
     cdef int length = -1

@@ -390,7 +390,7 @@ cdef void lose(Socket *carrier, int why) noexcept nogil:
         next = st.links[<int>OPEN].next
         if st.owner != NULL:
             break_stream(st, error)
-        elif not st.released:           # nobody has looked at it
+        elif not st.released:           # no session has it
             count_down(d)
             nghttp2_session_set_stream_user_data(d.session, st.id, NULL)
             free_stream(st)

@@ -102,9 +102,9 @@ cdef class Batch:
         return total
 
     def pack(self, pairs, int size_column, pack, size_t least):
-        """For each pair of columns: texts and blobs of the first one, of at least so many bytes,
-        become what pack(bytes, is_text) makes of them, in the second one, if that is shorter. It
-        is less in `size_column`, then. Cells of the first one are empty afterwards."""
+        """For each pair of columns: a text or blob of the first column, of at least `least` bytes,
+        moves to the second as pack(bytes, is_text) returns it, if that is shorter. The cell of
+        the first column is empty then, and the number in `size_column` smaller by as much."""
         cdef size_t at
         cdef Cell *cell
         cdef Cell *packed

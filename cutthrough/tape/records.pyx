@@ -311,7 +311,7 @@ cdef class Assembly:
         return 0
 
     cdef tuple _messages(self, const EndRecord *end, OpenExchange parts, Text head, object echoes):
-        """Returns the messages of a WebSocket, and their state."""
+        """The messages of a WebSocket, and their state."""
         if parts.heads is None:
             return None, "incomplete"       # frames can be read from the first one on
         if parts.pieces is None:

@@ -348,7 +348,7 @@ cdef class Ring:
 
     def release(self):
         """Erases the records that were read, and gives their room back: a secret is in this
-        memory only until its exchange is stored. Those of exchanges without an end stay, for the
+        memory only until its exchange is stored. Records of exchanges without an END stay, for the
         next consumer. An erased record is padding, so a consumer that is killed here leaves
         nothing that its successor would misread."""
         cdef uint64_t at = self.producer.header.tail, tail = at, size = self.producer.size
@@ -416,8 +416,8 @@ cdef class Ring:
         self.producer.header.pending = count
 
     def hand(self):
-        """Counts the records that were read last as pending, because the consumer keeps them in memory.
-        False: they have been in the memory of a consumer that was killed."""
+        """The consumer takes the records that were read last into its memory, and counts them as
+        pending. False: a consumer that was killed has had them in its memory."""
         if self.read_to <= self.producer.header.handed:
             return False
         self.producer.header.handed = self.read_to

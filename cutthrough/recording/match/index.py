@@ -225,7 +225,7 @@ class Index:
         del self._by_base[base]
 
     def find(self, base: Base, parts: Parts) -> list[Group]:
-        """The groups, those with the most parts first, then the oldest."""
+        """The groups, by the number of their parts, largest first, then by age."""
         at = digest(base)
         groups: list[Group] = []
         known = self._whole.get(at)
@@ -246,7 +246,7 @@ class Index:
         return groups
 
     def find_conditional(self, reading: Reading) -> Iterator[Group]:
-        """Yields the groups that this request asks for by a condition or a range."""
+        """The groups of 304, 412, 206 and 416, by its conditions and its range."""
         request, base = reading.request, reading.base
         if conditions := conditions_of(request):
             yield from self.find((*base, NOT_MODIFIED), reading.parts)
@@ -257,8 +257,8 @@ class Index:
                     (*base, status), {**reading.parts, RANGE: byte_range})
 
     def why_not(self, reading: Reading, *, offers: bool) -> str:
-        """Why a recording of the same request does not answer this one; "": there is
-        none. `offers`: the request offers a WebSocket."""
+        """Why a recording of the same request does not answer it; "": there is no such
+        recording. `offers`: the request offers a WebSocket."""
         for status, what in (
                 (SWITCHED, "is a WebSocket, which the request does not offer"),
                 (NOT_MODIFIED, "answers a condition, which the request does not have")):

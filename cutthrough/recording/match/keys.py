@@ -110,7 +110,7 @@ class KeyReader:
         return tuple(base), parts
 
     def pairs(self, request: Request) -> Pairs:
-        """Returns the pairs of the query that count."""
+        """The pairs of the query that count."""
         return self._counting(
             split_pairs(request.query), request,
             self._whole(request) if self.key.body == "graphql" else None)
@@ -137,7 +137,7 @@ class KeyReader:
         """The body without ignored values. Raises ValueError."""
         try:
             document = read_json(request.body)
-        except ValueError:                   # few have a coding: nobody else looks
+        except ValueError:                   # it may have a coding; few have
             decoded = plain(request)
             if decoded is request:
                 raise

@@ -102,9 +102,9 @@ class SharedLanes:
 
     @contextlib.contextmanager
     def hold(self, run: str, name: str, sequences: list[int]) -> Iterator[Lane]:
-        """This lane with the places of these sequences: nobody else moves it until the
-        block ends, and then it is kept, unless the block raises. If the file cannot be
-        used, it is this worker's own."""
+        """This lane with the places of these sequences. The file is locked until the
+        block ends; then the places are written, unless the block raises. If the file
+        cannot be used, the lane is this worker's own."""
         key = hashlib.blake2b(name.encode(), digest_size=16).digest()
         lane = Lane()
         try:
@@ -188,7 +188,7 @@ class SharedLanes:
                 self._base.execute("ROLLBACK")
 
     def stop(self) -> None:
-        """Nobody waits for it any more. Any thread may call this."""
+        """Ends waits for the file. Any thread may call this."""
         self._is_stopped = True
 
     def close(self) -> None:

@@ -111,13 +111,13 @@ class Matcher:
 
     @property
     def reads_fields(self) -> bool:
-        """Do fields of requests count, beside those that routes name?"""
+        """Do other fields of requests count than the fields that routes name?"""
         return self._patterned.has_any or self._has_conditional
 
     def add(self, recording: Recording, reading: Reading | None = None) -> bool:
-        """False: what was answered by another recording is answered by that again. Its
-        number must be new. `reading`: of its request, if that was done elsewhere.
-        Raises KeyMistake if a pattern is malformed."""
+        """False: no request gets another recording than before. The number must be new.
+        `reading`: of its request, if that was done elsewhere. Raises KeyMistake if a
+        pattern is malformed."""
         number, request = recording.number, recording.request
         if number in self._recordings:
             raise ValueError(f"recording {number} is there already")
@@ -317,8 +317,9 @@ class Matcher:
 
     def _readable(self, groups: Iterable[Group], request: Request, reader: Reader,
                   route: Route) -> Iterator[Group]:
-        """Yields the groups of a cache that the reader may get, with the newest
-        recording, unless the route counts them."""
+        """Groups of a cache: each has its newest recording alone, unless the route
+        counts recordings. There are several if requests came before an answer was
+        recorded."""
         most = 1 if route.after in SETTLED else None
         for group in groups:
             numbers = [*islice((
@@ -336,9 +337,9 @@ class Matcher:
 
     def recordings_at(self, request: Request, begin: bytes,
                       reader: Reader | None = None) -> tuple[list[Recording], bool]:
-        """Returns the recordings of the request's host and path, the oldest first, and
-        whether these are all; with `begin`, those whose request begins with this
-        message. Bounded, because the process waits."""
+        """The recordings of its host and path whose request begins with this message,
+        oldest first; and whether these are all: a bound holds, because the process
+        waits."""
         recordings: list[Recording] = []
         size = 0
         numbers = self._begins.find(request, begin) if begin else numbers_of(
@@ -361,9 +362,8 @@ class Matcher:
         return self._recordings[number]
 
     def own_match(self, number: int) -> Match | None:
-        """Returns the answer that any request with the line of this recording, and
-        without a body, gets each time; None if another recording answers, or if the
-        answer depends on more than the line."""
+        """The match of each request with this recording's first line and no body; None
+        if another recording matches, or if more than the line decides."""
         if self._patterned.has_any or self._has_state:
             return None
         recording = _DECODE(self._recordings[number])

@@ -75,8 +75,8 @@ _DECODE = msgspec.msgpack.Decoder(RecordedRequest).decode
 
 def find_likely(request: Request, key: Key, recordings: Mapping[int, bytes],
                 places: Places, admits: Admits | None = None) -> list[RecordedRequest]:
-    """Returns the requests that a miss is compared with. `recordings` are MessagePack.
-    `admits`: None means that the user may see all."""
+    """The requests that are compared with it. `recordings`: in MessagePack. `admits`:
+    whether the rules let the user request it; None: the user may see all."""
     numbers = list(islice(candidates(request, places, key), MOST_CANDIDATES))
     if admits is not None:
         numbers = list(admitted(numbers, recordings, admits))
@@ -127,8 +127,8 @@ def compare(request: Request, reader: KeyReader, likely: Iterable[RecordedReques
 
 def admitted(numbers: Iterable[int], recordings: Mapping[int, bytes], admits: Admits
              ) -> Iterator[int]:
-    """Yields the recordings that the user might request; beyond MOST_ASKED questions,
-    none."""
+    """The numbers of recordings whose request the user might send. `admits` is asked
+    MOST_ASKED times at most; recordings beyond that are left out."""
     known: dict[tuple[str, str, str, int, str], bool] = {}
     for number in numbers:
         glance = _GLANCE(recordings[number]).request
@@ -182,7 +182,7 @@ def numbers_of(known: "int | Iterable[int]") -> Iterable[int]:
 def differences(request: Request, recording: RecordedRequest, reader: KeyReader,
                 state: Mapping[str, str], bodies: tuple[Request, Request]
                 ) -> Iterator[str]:
-    """Each as `what: here, recorded there`. `bodies`: both requests, as
+    """Lines of the form `part: here, recorded there`. `bodies`: both requests, as
     `KeyReader.plain` returns them."""
     if recording.patterns:
         yield from _patterns(request, recording.patterns)

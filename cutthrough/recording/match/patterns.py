@@ -193,8 +193,8 @@ def _negate(pattern: Pattern) -> Asks:
 
 
 def _array(pattern: Pattern) -> Asks:
-    """`value`: JSON with `values`, and what does not count of hoverfly's
-    `ignoreUnknown`, `ignoreOrder` and `ignoreOccurrences`. Raises KeyMistake."""
+    """`value`: JSON with `values`, and hoverfly's flags `ignoreUnknown`, `ignoreOrder`
+    and `ignoreOccurrences`. Raises KeyMistake."""
     options = _document(pattern)
     if not isinstance(options, dict) or not isinstance(options.get("values"), list):
         raise KeyMistake(f"{pattern.value!r:.60} has no list of `values`")

@@ -20,8 +20,8 @@ Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "grap
 After = Literal["repeat", "cycle", "miss", "newest"]
 # With which the last recording is the answer for good
 SETTLED = ("repeat", "newest")
-# Whose messages of a WebSocket count: the client's must come as recorded, or
-# are read and left
+# The messages of a WebSocket that count. "server": the client's are read and ignored;
+# "both": the client's must come as recorded
 Messages = Literal["both", "server"]
 PLAIN = ("method", "scheme", "host", "port", "path")
 

@@ -181,8 +181,9 @@ class Follower:
             await asyncio.sleep(0)
 
     async def _load(self, rules: Rules, find_places: FindHold) -> None:
-        """Reads the whole session; the earlier rows count until then. What is added
-        meanwhile, perhaps faster than it is read, is read after the next look."""
+        """Reads the whole session; until then the earlier rows count. Rows that are
+        added meanwhile are read after the next look: they may come faster than this
+        reads."""
         session = self._session
         assert session is not None
         version, edits, (_, newest) = await self._aside(

@@ -110,8 +110,8 @@ class InStep:
         play.decide()
 
     async def _answer(self, candidate: Recording, sluice: Sluice) -> None:
-        """One of the recordings that have begun in the same way: the next of those with
-        the same messages."""
+        """Answers with the next recording of the sequence that has the same messages as
+        `candidate`."""
         shared, exchange, play = self._shared, self._exchange, self._play
         result = await self._next_like(candidate)
         if isinstance(result, Miss):

@@ -3,9 +3,9 @@
     mode's file ── every POLL_S, and when told ──> the mode in place of the rules'
     request ── begin ──> its session's Follower ──> Play
 
-The session in force is followed always; a session that requests choose (choice.py),
-from the first of them on. If a worker follows MOST_FOLLOWED of those, the one that was
-asked longest ago is given up, and is read again when it is asked next.
+The session in force is followed always. A session that requests choose (choice.py) is
+followed from its first request on. If a worker follows MOST_FOLLOWED of these, it gives
+up the one whose last request is the oldest, and reads it again at its next request.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ _PLAYS_NONE = ("off", "record")
 # Between two writes of how often recordings were replayed
 HITS_S = 2.0
 MOST_FOLLOWED = 32
-# An operator who switches the mode waits so long for answers at hand at most; an
-# inquiry takes 2 s, reading included
+# A switch of the mode waits at most so long until answers at hand are made; an inquiry
+# may take 2 s, with reading
 MAKING_S = 0.25
 
 
@@ -235,7 +235,7 @@ class Player:
     # The files.
 
     async def _watch(self) -> None:
-        """Whatever goes wrong is logged, and it looks again: nobody else would."""
+        """Logs each failure, and looks again: nothing else would begin that."""
         while True:
             await self._try_look(False)
             if time.monotonic() - self._counted >= HITS_S:
@@ -339,8 +339,7 @@ class Player:
             await follower.leave()
 
     def _read_first(self, folder: Path) -> None:
-        """Reads the answers of `state.answers`. Those that were read before keep their
-        places."""
+        """Reads a test's answers: adds new ones behind those that were read before."""
         name, count = self._first
         shared = self._in_force.shared
         if name != self._state.answers:

@@ -62,7 +62,7 @@ from cutthrough.storage.postgres import ANSWER_S, Base
 from cutthrough.storage.postgres_rows import clean
 from cutthrough.storage.store import split_words
 
-# Bytes of recordings that one answer has, beside one that is longer
+# Bytes of recordings in one answer; a longer recording comes alone
 MOST_ANSWERED = 8 << 20
 LAST = (1 << 63) - 1
 # Searches for old recordings within a session's age: each reads the whole session
@@ -153,8 +153,8 @@ class PostgresSession(AnySession):
         return additions
 
     def put(self, recordings: Iterable[Recording]) -> None:
-        """If the connection broke at a commit, nobody knows whether it took place. Of
-        recordings that are put again, those that are there are not added twice."""
+        """If the connection broke at a commit, it is unknown whether the commit took
+        place. If the same recordings are put again, none is added twice."""
         given, attempt = list(recordings), self._attempts.get(self._number)
         if attempt is not None and (
                 given[:len(attempt.recordings)] == attempt.recordings) and self._select(
