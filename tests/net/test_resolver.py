@@ -267,11 +267,11 @@ async def test_those_who_wait_share_one_query(names):
 @in_loop
 async def test_a_hot_name_is_asked_for_again_before_its_end(names):
     """And of the name server: c-ares' own cache gave back the answer about to end."""
-    names.zone["a.test"] = names.zone["cold.test"] = Reply((ONE,), ttl=2)
-    async with Asking(names.address, prefetch=1.0) as resolver:
+    names.zone["a.test"] = names.zone["cold.test"] = Reply((ONE,), ttl=4)
+    async with Asking(names.address, prefetch=3.0) as resolver:
         await resolver.ask("a.test")
         await resolver.ask("cold.test")
-        names.zone["a.test"] = Reply(("192.0.2.2",), ttl=2)
+        names.zone["a.test"] = Reply(("192.0.2.2",), ttl=4)
         seen = []
         await resolver.wait(
             lambda: seen.append(told(resolver.cached(b"a.test") or "gone"))

@@ -90,7 +90,7 @@ def test_a_worker_killed_with_the_lock_does_not_stop_the_others(page):
 
 
 def test_a_worker_killed_at_any_moment_leaves_the_page_whole(page):
-    """Thirty of them, each in the middle of making and dropping rows."""
+    """Twelve of them, each in the middle of making and dropping rows."""
     fd, memory = page
     limiter = Limiter(
         Ledger(memory, 0),
@@ -102,7 +102,7 @@ def test_a_worker_killed_at_any_moment_leaves_the_page_whole(page):
     for n, holder in enumerate(mine):
         assert holder.enter(bytes([192, 0, 2, n])) == "entered"
         assert holder.ask(b"user %d" % n) == ("entered", 0)
-    for _ in range(30):
+    for _ in range(12):
         child = start(fd, "churn")
         for _ in range(random.randrange(2000)):
             mine[0].ask(b"user 0")

@@ -92,7 +92,7 @@ def test_what_was_added_behind_waiting_ones_is_not_added_again(
     monkeypatch.setattr(Session, "put_rows", locked)
     assert killed.write(of("x", 1), Turn(7, 1000, False)) == 0
     monkeypatch.setattr(Session, "put_rows", refuse if alone else put_rows)
-    monkeypatch.setattr(books, "AGAIN_S", 0)
+    monkeypatch.setattr(session_writer, "AGAIN_S", 0)
     assert killed.write(of("x", 2, 3), Turn(7, 2000, False)) == 0
     killed.close()
     monkeypatch.setattr(Session, "put_rows", put_rows)
