@@ -11,7 +11,8 @@ from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
     HEAD_ROOM, COPY_BLOCK, COPY_BYTES, OF_REQUESTS, bytes_of, give_block,
     keep_bytes, scratch)
-from cutthrough.net.linux cimport EAGAIN, EPIPE, ETIMEDOUT
+from cutthrough.net.linux cimport (
+    EAGAIN, EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, EPIPE, ETIMEDOUT)
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pump cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
@@ -100,14 +101,22 @@ cdef int read_some(Client c) except -1:
         return leave_origin(c)
     if n <= 0:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, -n)
-        if n == -ETIMEDOUT:
-            return on_no_response(c, RESPONSE_TIMEOUT, held)
-        return on_no_response(c, ORIGIN_CLOSED if n == 0 and not was_reset(c) else (
-            outcome_of_alert(c, <int>-n, ORIGIN_RESET)), held)
+        return on_no_response(c, outcome_of_end(
+            c, <int>-n if n or not was_reset(c) else c.relay.up.error), held)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
     if c.stamps.first_byte_us == 0:
         c.stamps.first_byte_us = end_phase(&c.stamps)
     return on_response(c, data, held + n, held)
+
+
+cdef int outcome_of_end(Client c, int error) except -1:
+    """Of an origin that ends before its response; 0: without an error. If the kernel gives up what
+    nobody acknowledges, it says what ICMP or ARP had told of that, or ETIMEDOUT."""
+    if error == 0:
+        return ORIGIN_CLOSED
+    if error in (ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN):
+        return RESPONSE_TIMEOUT
+    return outcome_of_alert(c, error, ORIGIN_RESET)
 
 
 cdef int leave_origin(Client c) except -1:
