@@ -14,8 +14,10 @@ import pytest
 
 from cutthrough.doctor.rebinding_dns import NameServer as Unprivileged
 from cutthrough.net.address import Addresses
+from cutthrough.net.dns import cares
 from cutthrough.net.dns import resolver as module
 from cutthrough.net.dns.answer import ERROR, NOT_FOUND, TIMEOUT
+from cutthrough.net.dns.cares import Names
 from cutthrough.net.dns.resolver import Keeping, Resolver, Servers
 from tests.support.dns import (
     AAAA,
@@ -228,6 +230,37 @@ async def test_a_name_may_take_longer_than_its_server_s_usual_time(names):
         names.zone["slow.test"] = ONE
         assert await slow == [ONE]
         assert (resolver.queries, resolver.stats()["open"]) == (9, 0)
+
+
+class FromFile(Asking):
+    """Asks the server that a file names, as c-ares does."""
+
+    def _open(self) -> Names:
+        with open(cares.RESOLV_CONF) as file:
+            return Names(nameservers=[file.read()], loop=asyncio.get_running_loop(),
+                         timeout=0.1, tries=1)
+
+
+@in_loop
+async def test_the_system_s_name_servers_may_change(names, monkeypatch, tmp_path):
+    """/etc/resolv.conf is often a link to a file elsewhere, whose change c-ares does
+    not see: each name failed, after a reload too, until the program was restarted."""
+    link, file = tmp_path / "resolv.conf", tmp_path / "by-the-network"
+    monkeypatch.setattr(cares, "RESOLV_CONF", str(link))
+    names.zone |= {"a.test": ONE, "b.test": ONE}
+    with NameServer({"a.test": "192.0.2.2"}) as first:
+        file.write_text(first.address)
+        link.symlink_to(file)
+        async with FromFile(timeout=60.0) as resolver:
+            assert await resolver.query("a.test") == ["192.0.2.2"]
+            first.zone["b.test"] = None
+            waiting = asyncio.create_task(resolver.query("b.test"))
+            await resolver.wait(lambda: "b.test" in first.asked, "a silent server")
+            file.with_suffix(".new").write_text(names.address)
+            file.with_suffix(".new").rename(file)
+            assert await resolver.query("a.test") == [ONE]
+            assert await waiting == [ONE]
+            assert not resolver._retired
 
 
 @in_loop

@@ -9,6 +9,7 @@ here. If pycares' internals differ, it chooses the ports as before: a test notic
 
 import errno
 import logging
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +21,21 @@ log = logging.getLogger("cutthrough")
 
 # From c-ares' ares.h: part of its ABI
 ARES_OPT_UDP_MAX_QUERIES = 1 << 19
+RESOLV_CONF = "/etc/resolv.conf"
 # Queries through one port: a name takes two. So the 2048 names that may be open need
 # 256 sockets, and an idle channel has none.
 PORT_QUERIES = 16
+
+
+def read_stamp() -> tuple[int, ...]:
+    """Another one if the system's name servers may have changed. c-ares watches the
+    file's directory, and misses a file elsewhere that it is a link to (NetworkManager,
+    systemd-resolved). glibc, too, asks for each name."""
+    try:
+        status = os.stat(RESOLV_CONF)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class ManyPorts(pycares.Channel):

@@ -39,7 +39,7 @@ from cutthrough.net.dns.answer import (
     shortage_of,
 )
 from cutthrough.net.dns.cache import Cache
-from cutthrough.net.dns.cares import Names
+from cutthrough.net.dns.cares import Names, read_stamp
 from cutthrough.net.dns.validated import ValidatedNames
 from cutthrough.net.shares import ALL_TAKEN, Shares
 
@@ -75,8 +75,10 @@ _FLAGS = (
 class _Channel:
     """A c-ares channel: its sockets, its thread, its cache."""
 
-    def __init__(self, dns: aiodns.DNSResolver | ValidatedNames) -> None:
+    def __init__(self, dns: aiodns.DNSResolver | ValidatedNames,
+                 stamp: tuple[int, ...]) -> None:
         self.dns = dns
+        self.stamp = stamp              # of the file that names its servers
         self.n_queries = 0
         self.waited_for = 0
         # Questions are here if no caller waits, because c-ares cannot drop a single one
@@ -237,11 +239,13 @@ class Resolver(Cache):
 
     def _channel_of(self, turn: int) -> _Channel:
         channel = self._channels[turn]
-        if channel is not None and channel.n_queries >= self._most_asked:
+        stamp = () if self._servers else read_stamp()
+        if channel is not None and (
+                channel.n_queries >= self._most_asked or channel.stamp != stamp):
             self._retire(channel)
             channel = None
         if channel is None:
-            channel = self._channels[turn] = _Channel(self._open())
+            channel = self._channels[turn] = _Channel(self._open(), stamp)
         return channel
 
     def _open(self) -> aiodns.DNSResolver | ValidatedNames:
