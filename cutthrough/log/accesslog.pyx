@@ -107,6 +107,7 @@ cdef class AccessLog(Journal):
         if self.sink.number < 0:
             return
         self.flush()
+        self.flush()                        # the first one may have had no heading's lock
         while self.n and self.sink.can_wait and self.sink.wait(CLOSE_WAIT_MS):
             before = self.n
             self.flush()

@@ -63,6 +63,7 @@ cdef extern from "<time.h>" nogil:
 
 cdef enum:
     BURST = 64                  # messages in one system call
+    HEADING_TRIES = 3           # at the opening, with the first lines, and 100 ms later
     WARNING = 4                 # RFC 5424, table 2
     INFO = 6
 
@@ -114,6 +115,9 @@ cdef class LogSink:
 cdef class FileSink(LogSink):
     cdef object path
     cdef bytes heading
+    cdef bytes due              # what the file lacks of its heading; b"": nothing
+    cdef bint is_begun          # we have written the part before
+    cdef int tries              # for the heading's lock
     cdef bint is_file, is_socket
     cdef bint is_own            # the open file is not shared: its offset is our last write's
     cdef bint torn              # the file ends within a line
@@ -125,6 +129,7 @@ cdef class FileSink(LogSink):
         `required`."""
         self.path = path
         self.heading = heading
+        self.due = b""
         self.ends_lines = True
         try:
             self.reopen()
@@ -150,30 +155,45 @@ cdef class FileSink(LogSink):
         self.can_wait = not self.is_file and fd > 2
         self.is_own = isinstance(self.path, str) and self.path != "-"
         self.torn = self.is_missing = False
-        if self.heading and self.is_file:
+        self.due = self.heading if self.is_file else b""
+        self.is_begun, self.tries = False, 0
+        if self.due:
             self.write_heading()
 
-    cdef int write_heading(self) except -1:
-        """Writes the heading if the file is empty; of several workers one does. A lock that
-        anybody else holds is not waited for."""
+    cdef bint write_heading(self) except -1:
+        """Writes the heading if the file is empty; of several workers one does. False: lines wait
+        for it, if the disk is full, and a moment if another has the lock: a worker or anybody."""
+        cdef ssize_t r
         try:
             flock(self.fd, LOCK_EX | LOCK_NB)
         except OSError:
-            return 0
+            self.tries += 1
+            if self.tries < HEADING_TRIES and os.fstat(self.fd).st_size == 0:
+                return False
+            self.due = b""
+            return True
         try:
-            if os.fstat(self.fd).st_size == 0:
-                os.write(self.fd, self.heading)
-        except OSError as error:
-            self.error_text = error.strerror
+            if not self.is_begun and os.fstat(self.fd).st_size:
+                self.due = b""
+            else:
+                r = self.append(self.due, len(self.due))
+                self.note_error(r)
+                self.due = self.due[max(r, 0):]
+                self.is_begun = os.fstat(self.fd).st_size > 0
         finally:
             flock(self.fd, LOCK_UN)
-        return 0
+        return not self.due
+
+    cdef void note_error(self, ssize_t r) noexcept:
+        self.error_text = None if r >= 0 or errno == EAGAIN else strerror(errno).decode()
 
     cdef size_t send(self, const char *data, size_t n) except? 0:
         cdef size_t done = 0
         cdef size_t piece
         cdef ssize_t r
         if self.is_missing and not self.try_reopen():
+            return 0
+        if self.due and not self.write_heading():
             return 0
         while done < n:
             piece = n - done
@@ -184,7 +204,7 @@ cdef class FileSink(LogSink):
                     break                   # shared, so O_NONBLOCK must not be set
                 piece = whole_lines(data + done, piece)
                 r = self.write(data + done, piece)
-            self.error_text = None if r >= 0 or errno == EAGAIN else strerror(errno).decode()
+            self.note_error(r)
             if r <= 0:
                 break
             done += r

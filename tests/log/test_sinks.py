@@ -1,11 +1,14 @@
 """A disk that is full: half a line may be written, and none is mixed with another."""
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cutthrough.log.sinks import FileSink
+from tests.doors.log import offer
 from tests.support.proxy import ROOT
 
 # The limit of a file's size stands for a disk that is full. It is the process's, so the
@@ -77,3 +80,53 @@ def test_a_half_line_is_not_the_begin_of_another_worker_s(tmp_path: Path) -> Non
     path = tmp_path / "log"
     assert run(TWO, str(path)) == ["100", "100 100"]
     assert path.read_text().splitlines() == [LINE, LINE[:49], LINE, LINE]
+
+
+HEADED = """
+import resource, sys
+from cutthrough.log.sinks import FileSink
+from tests.doors.log import offer
+
+path, most = sys.argv[1], int(sys.argv[2])
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+sink = FileSink(path, heading=b"time,client\\n")
+assert offer(sink, b"1,a\\n") == 0 and sink.error_text
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+assert offer(sink, b"1,a\\n") == 4 and sink.error_text is None
+"""
+
+
+@pytest.mark.parametrize("most", [0, 5])
+def test_a_file_that_is_made_on_a_full_disk_has_its_heading_later(
+        tmp_path: Path, most: int) -> None:
+    """It never had one, or half of it in front of the first line."""
+    path = tmp_path / "access.csv"
+    subprocess.run([sys.executable, "-c", HEADED, path, str(most)], check=True,
+                   cwd=ROOT)
+    *half, heading, line = path.read_text().splitlines()
+    assert (heading, line) == ("time,client", "1,a")
+    assert len(half) == (most > 0)
+
+
+def test_a_line_waits_for_the_heading_that_another_worker_writes(tmp_path: Path
+                                                                 ) -> None:
+    """It came before the heading, or in its place."""
+    path = tmp_path / "access.csv"
+    with path.open("ab", buffering=0) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        sink = FileSink(str(path), heading=b"time,client\n")
+        assert offer(sink, b"1,a\n") == 0
+        other.write(b"time,client\n")
+        assert offer(sink, b"1,a\n") == 4
+    sink.close()
+    assert path.read_text() == "time,client\n1,a\n"
+
+
+def test_a_lock_of_anybody_else_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "access.csv"
+    with path.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        sink = FileSink(str(path), heading=b"time,client\n")
+        assert [offer(sink, b"1,a\n") for _ in range(3)][-1] == 4
+    sink.close()
