@@ -93,7 +93,7 @@ def resume(coroutine: Coroutine[Any, Any, Any], yielded: Any,
             coroutine.close()
             raise
         except _Left:
-            value = None                     # its traceback has this frame and the code
+            value = None                     # its traceback has this frame
             _leave(coroutine)
             raise asyncio.CancelledError from None
         except BaseException as error:
