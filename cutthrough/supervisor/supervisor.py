@@ -61,6 +61,7 @@ from cutthrough.supervisor.reload import Reloads
 from cutthrough.supervisor.replacements import Replacements
 from cutthrough.supervisor.start_gate import StartGate
 from cutthrough.supervisor.succession import Succession
+from cutthrough.supervisor.terminal import Terminal
 from cutthrough.supervisor.upgrade import Predecessor, Successor
 
 # A worker that runs this long after its drain deadline or Stop hangs, and is killed.
@@ -95,6 +96,7 @@ class Supervisor:
         self.memory = -1                     # descriptor with the encoded generation
         self.end_requested = False           # to end, by a signal or an operator
         self.over = asyncio.Event()
+        self.terminal = Terminal()
         self.inquiry = Inquiry(self)
         self.flow_queries = FlowQueries(self)
         self.operations = Operations(self, predecessor is not None)
@@ -363,10 +365,16 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGQUIT, self.drain)
         loop.add_signal_handler(signal.SIGINT, self.stop)
         loop.add_signal_handler(signal.SIGUSR1, self.reopen)
-        loop.add_signal_handler(signal.SIGHUP, self.reloads.request)
+        loop.add_signal_handler(signal.SIGHUP, self.on_hangup)
         loop.add_signal_handler(signal.SIGUSR2, self.succession.request)
         # The process that started us may have blocked more signals
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
+
+    def on_hangup(self) -> None:
+        if self.terminal.has_ended:
+            self.stop()
+        else:
+            self.reloads.request()
 
     def reopen(self) -> None:
         for child in self.children.values():

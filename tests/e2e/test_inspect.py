@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import pty
 import re
 import shlex
 import shutil
@@ -144,6 +146,24 @@ def test_of_port_0_it_prints_the_port_that_it_has(environ):
     assert not re.search(r":0\b", output)
     (address,) = re.findall(r"listening on (\S+),", output)
     assert f"--env --listen {address})" in output
+
+
+def test_it_ends_with_its_terminal(environ):
+    """It went on in the background, and kept what passed: SIGHUP was a reload."""
+    theirs, ours = pty.openpty()
+    with subprocess.Popen(
+            ["setsid", "-c", sys.executable, "-m", "cutthrough", "inspect",
+             "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"], cwd=ROOT,
+            env=environ, stdin=ours, stdout=ours, stderr=ours) as process:
+        os.close(ours)
+        output = b""
+        while b"  origins " not in output:
+            output += os.read(theirs, 4096)
+        process.send_signal(signal.SIGHUP)
+        while b"generation 2: " not in output:
+            output += os.read(theirs, 4096)
+        os.close(theirs)
+    assert process.returncode == 0
 
 
 def printed_by_inspect(environ, *words):
