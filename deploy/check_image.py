@@ -25,6 +25,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parent.parent
@@ -55,6 +56,21 @@ def steps(text: str) -> Iterator[tuple[str, str]]:
         name, _, rest = line.strip().partition(" ")
         if name:
             yield name.upper(), " ".join(rest.split())
+
+
+def context() -> Iterator[Path]:
+    """The files that docker takes, from the tree: those of .dockerignore's exceptions,
+    without what its last lines leave out of them."""
+    lines = (TREE / ".dockerignore").read_text().split()
+    left_out = [line.removeprefix("**/") for line in lines if line.startswith("**/")]
+    for line in lines:
+        for top in TREE.glob(line[1:]) if line.startswith("!") else ():
+            for path in top.rglob("*") if top.is_dir() else [top]:
+                name = path.relative_to(TREE)
+                if path.is_file() and not any(
+                        fnmatch(part, pattern) for part in name.parts
+                        for pattern in left_out):
+                    yield name
 
 
 def host(*argv: str | Path) -> None:
@@ -143,12 +159,7 @@ class Root:
                             dirs_exist_ok=True)
             return
         assert source == ".", source
-        kept = [line[1:] for line in (TREE / ".dockerignore").read_text().splitlines()
-                if line.startswith("!")]
-        listed = subprocess.run(
-            ["git", "ls-files", "-co", "--exclude-standard", "--", *kept],
-            cwd=TREE, capture_output=True, text=True, check=True).stdout.splitlines()
-        for name in listed:
+        for name in context():
             (into / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(TREE / name, into / name)
 
