@@ -224,7 +224,7 @@ coverage: .venv/ready.test build/built.trace ## line coverage of wire/ and net/r
 
 annotate: build/built.native ## Cython's annotated HTML in build/annotate, by modules' names: yellow is Python
 	rm -rf build/annotate && mkdir -p build/annotate
-	for f in $$(find cutthrough -name '*.pyx'); do to=$${f%.pyx}; .venv/bin/cython -3 --annotate -o "build/annotate/$${to//\//.}.c" "$$f"; done
+	for f in $$(find cutthrough -name '*.pyx'); do to=$${f%.pyx}; $(PY) -m cython -3 --annotate -o "build/annotate/$${to//\//.}.c" "$$f"; done
 
 wheel: build/tools/ready ## a wheel in dist/ that needs nothing of its host but glibc: AWS-LC and nghttp2 are in it; on Debian or Ubuntu; ARCHITECTURE=arm64 for another
 	scripts/wheel.sh build/tools/bin

@@ -73,7 +73,8 @@ make_deb() {
         "$(sed -n 's/^Maintainer: //p' "$work/deb/DEBIAN/control")" "$(date -Rud "@$SOURCE_DATE_EPOCH")" |
         gzip -9n >"$work/deb/usr/share/doc/cutthrough/changelog.Debian.gz"
     (cd "$work/deb" && find opt usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
-    dpkg-deb --root-owner-group --build "$work/deb" "dist/cutthrough_${full}_$architecture.deb"
+    dpkg-deb --root-owner-group --build "$work/deb" "$work/whole.deb"
+    mv "$work/whole.deb" "dist/cutthrough_${full}_$architecture.deb" # a run that is killed leaves none
 }
 
 make_rpm() {
