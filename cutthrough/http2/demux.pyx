@@ -16,7 +16,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 from cutthrough.http2.fingerprint cimport Print, note_pseudo, read_frames
 from cutthrough.http2.frames cimport (
-    forget_late, free_one, free_stuck, note_end_out, on_send_data, reset, submit_reset,
+    forget_late, wake_stream, wake_stuck, note_end_out, on_send_data, reset, submit_reset,
     stream_in)
 from cutthrough.http2.meter cimport (
     CLOSED, PREFACE, is_closed, measure, start_meter, take_refusal)
@@ -265,7 +265,7 @@ cdef int on_frame(nghttp2_session *session, const nghttp2_frame *frame,
         return 0
     if frame.hd.type == NGHTTP2_SETTINGS or (
             frame.hd.type == NGHTTP2_WINDOW_UPDATE and frame.hd.stream_id == 0):
-        free_stuck(d)
+        wake_stuck(d)
         return 0
     if frame.hd.type == NGHTTP2_RST_STREAM:
         note_closed(d, frame.hd.stream_id)
@@ -288,7 +288,7 @@ cdef int on_frame(nghttp2_session *session, const nghttp2_frame *frame,
     elif frame.hd.type == NGHTTP2_DATA and ends:
         end_stream(st)
     elif frame.hd.type == NGHTTP2_WINDOW_UPDATE and st.listed >> STUCK & 1:
-        free_one(st)
+        wake_stream(st)
     return 0
 
 
@@ -331,7 +331,7 @@ cdef int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame,
         if st != NULL:
             st.waits = False
             if st.listed >> STUCK & 1:
-                free_one(st)
+                wake_stream(st)
     elif frame.hd.type == NGHTTP2_HEADERS and frame.hd.flags & NGHTTP2_FLAG_END_STREAM:
         st = stream_in(session, frame.hd.stream_id)
         if st != NULL:

@@ -15,8 +15,8 @@ cdef void flush(Demux *d) noexcept nogil
 # The connection is freed.
 cdef void forget_late(Demux *d) noexcept nogil
 # Gives the streams that are stuck another try: the carrier, or the connection's window, has room.
-cdef void free_stuck(Demux *d) noexcept nogil
-cdef void free_one(Stream *st) noexcept nogil
+cdef void wake_stuck(Demux *d) noexcept nogil
+cdef void wake_stream(Stream *st) noexcept nogil
 
 # Passes the head of a request on; `ends`: nothing follows. False: no memory, or no more numbers.
 cdef bint submit_request(Stream *st, const nghttp2_nv *fields, size_t n, bint ends) noexcept nogil

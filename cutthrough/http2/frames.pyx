@@ -127,7 +127,7 @@ cdef void flush(Demux *d) noexcept nogil:
     if d.out.start == d.out.end:
         give_block(&d.out)
         d.stuck = False
-        d.has_freed |= was_stuck
+        d.wakes_stuck |= was_stuck
 
 
 cdef void lose_sends(Demux *d, int error) noexcept nogil:
@@ -138,7 +138,7 @@ cdef void lose_sends(Demux *d, int error) noexcept nogil:
     d.stuck = False
     d.carrier.ready |= CAN_READ
     end_reading(d.carrier.fd)
-    free_stuck(d)                           # each finds out by its next send
+    wake_stuck(d)                           # each finds out by its next send
 
 
 cdef Demux *late = NULL         # connections that are sent at the end of the batch
@@ -251,17 +251,17 @@ cdef void write_frames(Demux *d) noexcept nogil:
         flush(d)
 
 
-cdef void free_stuck(Demux *d) noexcept nogil:
+cdef void wake_stuck(Demux *d) noexcept nogil:
     cdef Stream *last = d.lists[<int>STUCK].last
     cdef Stream *st = d.lists[<int>STUCK].first
     cdef Stream *next
     while st != NULL:
         next = NULL if st == last else st.links[<int>STUCK].next
-        free_one(st)
+        wake_stream(st)
         st = next
 
 
-cdef void free_one(Stream *st) noexcept nogil:
+cdef void wake_stream(Stream *st) noexcept nogil:
     delist(st, STUCK)
     if st.tail != NULL or (st.ends and not st.ended):
         resume(st)

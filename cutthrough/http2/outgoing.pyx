@@ -241,11 +241,9 @@ cdef size_t collect_fields(const char *text) noexcept nogil:
         if OF_CONNECTION >> field.name & 1:
             continue
         n += 1
-        fields[n].name = <uint8_t *>text + field.start
-        fields[n].namelen = field.name_len
-        fields[n].value = <uint8_t *>text + field.value
-        fields[n].valuelen = without_controls(<char *>text + field.value, field.value_len)
-        fields[n].flags = NGHTTP2_NV_FLAG_NONE
+        fields[n] = nghttp2_nv(
+            <uint8_t *>text + field.start, <uint8_t *>text + field.value, field.name_len,
+            without_controls(<char *>text + field.value, field.value_len), NGHTTP2_NV_FLAG_NONE)
     return n
 
 

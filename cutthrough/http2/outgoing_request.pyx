@@ -59,32 +59,23 @@ cdef int write_request(Stream *st, const char *text, size_t n, size_t seen) noex
 
 cdef size_t collect_fields(const char *text) noexcept nogil:
     """The library turns names into lower case."""
-    cdef const Field *host = &head.fields[head.first[F_HOST] - 1]
-    cdef const Field *field
-    cdef size_t n = 0
+    cdef const Field *field = &head.fields[head.first[F_HOST] - 1]
+    cdef size_t n = PSEUDO + 1
     cdef int i
-    put_field(n, b":method", 7, text + head.start, head.method_len)
-    n += 1
-    put_field(n, b":scheme", 7, b"https", 5)
-    n += 1
-    put_field(n, b":authority", 10, text + host.value, host.value_len)
-    n += 1
-    put_field(n, b":path", 5, text + head.target, head.target_len)
-    n += 1
-    put_field(n, b"te", 2, b"trailers", 8)
-    n += 1
+    fields[0] = entry(b":method", 7, text + head.start, head.method_len)
+    fields[1] = entry(b":scheme", 7, b"https", 5)
+    fields[2] = entry(b":authority", 10, text + field.value, field.value_len)
+    fields[3] = entry(b":path", 5, text + head.target, head.target_len)
+    fields[4] = entry(b"te", 2, b"trailers", 8)
     for i in range(head.n_fields):
         field = &head.fields[i]
         if not LEFT_OUT >> field.name & 1:
-            put_field(n, text + field.start, field.name_len, text + field.value, field.value_len)
+            fields[n] = entry(
+                text + field.start, field.name_len, text + field.value, field.value_len)
             n += 1
     return n
 
 
-cdef void put_field(size_t at, const char *name, size_t n, const char *value,
-                    size_t m) noexcept nogil:
-    fields[at].name = <uint8_t *>name
-    fields[at].namelen = n
-    fields[at].value = <uint8_t *>value
-    fields[at].valuelen = m
-    fields[at].flags = NGHTTP2_NV_FLAG_NONE
+cdef inline nghttp2_nv entry(const char *name, size_t n, const char *value,
+                             size_t m) noexcept nogil:
+    return nghttp2_nv(<uint8_t *>name, <uint8_t *>value, n, m, NGHTTP2_NV_FLAG_NONE)

@@ -109,7 +109,7 @@ cdef struct Demux:
     uint8_t held            # nothing is written before `speak`
     uint8_t stuck           # the carrier takes no more
     uint8_t crowded         # the last octets of some streams found no room in it
-    uint8_t has_freed       # it has taken all since: those that are STUCK may go on
+    uint8_t wakes_stuck     # it has taken all since: streams that are STUCK may go on
     uint8_t drained         # steps of the drain that were taken
     uint8_t over            # one side has said that there are no more streams
     Print *print            # NULL: nobody wants it, or it was taken

@@ -21,7 +21,7 @@ from cutthrough.http2.demux cimport (
     count_down, demux_of, feed, free_demux, make_demux, state_of)
 from cutthrough.http2.fingerprint cimport MOST_PRINT, write_print
 from cutthrough.http2.frames cimport (
-    flush, free_stuck, reset, submit_end, submit_reset, write_frames)
+    flush, wake_stuck, reset, submit_end, submit_reset, write_frames)
 from cutthrough.http2.nghttp2 cimport (
     NGHTTP2_CANCEL, NGHTTP2_CONNECT_ERROR, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
     NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR,
@@ -200,9 +200,9 @@ cdef int hear(Socket *carrier, int64_t now_us) noexcept nogil:
         write_frames(d)
         flush(d)
         d.held = True
-    if d.has_freed and not d.stuck:
-        d.has_freed = False
-        free_stuck(d)
+    if d.wakes_stuck and not d.stuck:
+        d.wakes_stuck = False
+        wake_stuck(d)
     if d.error:
         return HEARD_RESET
     if d.stuck or not carrier.ready & CAN_READ:
