@@ -89,11 +89,11 @@ def read_curl(text: str) -> Request:
     if "get" in flags:
         url, body = f"{url}{'&' if '?' in url else '?'}{body}" if data else url, ""
     elif data:
-        given = {name.lower() for name, _ in fields}
+        names = {name.lower() for name, _ in fields}
         implied = [("Content-Type", _JSON if "json" in kinds else _FORM)]
         if "json" in kinds:
             implied.append(("Accept", _JSON))
-        fields += [field for field in implied if field[0].lower() not in given]
+        fields += [field for field in implied if field[0].lower() not in names]
     method = method or ("HEAD" if "HEAD" in flags else
                         "POST" if data and "get" not in flags else "GET")
     authority = url.partition("://")[2].partition("/")[0]

@@ -192,7 +192,7 @@ def merge(old: Headers, fields: Sequence[tuple[str, str]], redactor: Redactor
     """The fields as the operator wants them: hidden values are the old ones, in their
     order, and the framing stays. Raises ValueError."""
     items = [(name, value) for name, value in old if name.lower() in FRAMING]
-    came = {*old}
+    before = {*old}
     hidden: dict[tuple[str, str], list[str]] = {}
     for name, value in old:
         if (shown := redactor.field(name, value)) != value:
@@ -206,7 +206,7 @@ def merge(old: Headers, fields: Sequence[tuple[str, str]], redactor: Redactor
             value = values.pop(0)
         elif REDACTED in value:
             raise ValueError(f"{name}: {REDACTED} stands for no value")
-        if (name, value) not in came:
+        if (name, value) not in before:
             check_field(name, value)
         items.append((name, value))
     return Headers.as_they_came(items)

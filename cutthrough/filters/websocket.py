@@ -4,8 +4,8 @@
 
 Fragments are joined, up to the bound of the filters, and a message goes on in one frame
 with a mask of its own. Pings, pongs and closes pass at once, in their place. Extensions
-are not offered to the origin, so nothing is deflated. Each direction has its own task:
-a slow filter holds up its own direction of its own WebSocket.
+are not offered to the origin, so nothing is deflated. Each side has its own task:
+a slow filter holds up its own side of its own WebSocket.
 """
 
 import asyncio
@@ -46,78 +46,78 @@ class Conversation:
                  ) -> None:
         self._run, self._stages = run, stages
         turn = run.chain.tally.turn
-        self._ways = {True: _Way(True, up, turn), False: _Way(False, down, turn)}
+        self._sides = {True: _Side(True, up, turn), False: _Side(False, down, turn)}
 
     async def go(self, is_up: bool) -> None:
-        """One direction, to the end of its stream."""
-        way = self._ways[is_up]
+        """Passes one direction on, to the end of its stream."""
+        side = self._sides[is_up]
         try:
-            await self._pass_on(way)
+            await self._pass_on(side)
         except Ended:
             pass                             # its stream, or the conversation
-        way.sluice.finish()
+        side.sluice.finish()
 
     def close(self, label: str, text: str) -> None:
         """Tells both sides, and ends both streams."""
         code = _CODES.get(label, INTERNAL_ERROR)
         reason = (text if label == "filter_refused" else label).encode(errors="replace")
         reason = reason[:MOST_REASON].decode(errors="ignore").encode()
-        for way in self._ways.values():
-            if not (way.is_within or way.is_closed):
-                way.sluice.write(way.build(True, CLOSE, code.to_bytes(2) + reason))
-            way.is_closed = True
-            way.sluice.finish()
+        for side in self._sides.values():
+            if not (side.is_within or side.is_closed):
+                side.sluice.write(side.build(True, CLOSE, code.to_bytes(2) + reason))
+            side.is_closed = True
+            side.sluice.finish()
 
-    async def _pass_on(self, way: "_Way") -> None:
+    async def _pass_on(self, side: "_Side") -> None:
         code, body, stages = 0, self._run.collect(), self._stages
         try:
-            while (frame := await self._frame(way)) is not None:
+            while (frame := await self._frame(side)) is not None:
                 if frame.code >= CLOSE:
-                    await self._pass_control(way, frame)
+                    await self._pass_control(side, frame)
                     continue
                 if bool(frame.code) == bool(code):
-                    self._refuse(way)        # it begins in another one, or in none
+                    self._refuse(side)       # it begins in another one, or in none
                 if not code:
                     code, stages = frame.code, list(self._stages)
-                beyond = await self._collect(way, frame, body, stages)
+                beyond = await self._collect(side, frame, body, stages)
                 if beyond is not None:
-                    await self._pass_unread(way, code, frame, body, beyond)
+                    await self._pass_unread(side, code, frame, body, beyond)
                     code = 0
                 elif frame.is_last:
-                    await self._judge(way, code == TEXT, body.whole(), stages)
+                    await self._judge(side, code == TEXT, body.whole(), stages)
                     body.close()
                     code = 0
         finally:
             body.close()
 
-    async def _frame(self, way: "_Way") -> _Frame | None:
+    async def _frame(self, side: "_Side") -> _Frame | None:
         """The next one; None: the stream has ended."""
-        await way.give_turn(WORK_OF_FRAME)
-        if not await way.fill(2):
+        await side.give_turn(WORK_OF_FRAME)
+        if not await side.fill(2):
             return None
-        first, second = way.take(2)
+        first, second = side.take(2)
         size, code = second & 127, first & 15
         n = {126: 2, 127: 8}.get(size, 0)
         masked = bool(second & 128)
-        if not await way.fill(n + 4 * masked):
+        if not await side.fill(n + 4 * masked):
             return None
         if n:
-            size = int.from_bytes(way.take(n))
+            size = int.from_bytes(side.take(n))
         frame = _Frame(bool(first & 128), code, size)
-        way.begin(size, way.take(4) if masked else b"")
-        if first & 112 or masked != way.is_up or code not in (
+        side.begin(size, side.take(4) if masked else b"")
+        if first & 112 or masked != side.is_up or code not in (
                 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG) or size >> 63 or (
                 code >= CLOSE and (size > MOST_CONTROL or not frame.is_last)):
-            self._refuse(way)
+            self._refuse(side)
         return frame
 
-    def _refuse(self, way: "_Way") -> None:
+    def _refuse(self, side: "_Side") -> None:
         """The bytes are no frame of RFC 6455. Raises Ended."""
         self._run.exchange.refuse(
-            "bad_framing" if way.is_up else "bad_response_framing", "")
+            "bad_framing" if side.is_up else "bad_response_framing", "")
         raise Ended
 
-    async def _collect(self, way: "_Way", frame: _Frame, body: Body,
+    async def _collect(self, side: "_Side", frame: _Frame, body: Body,
                        stages: list[Stage]) -> bytes | None:
         """None: the frame is in the body. Else what was read beyond it: the message
         goes on unread. `stages`: those that have not failed; one whose bound is
@@ -128,7 +128,7 @@ class Conversation:
             self._fail_long(stages.pop(0))
         if not stages:
             return b""
-        async for piece in way.payload():
+        async for piece in side.payload():
             if not body.add(piece):
                 for stage in stages:         # Ended, unless all of them pass
                     self._run.fail(stage, HOOK, NO_ROOM)
@@ -139,36 +139,36 @@ class Conversation:
         self._run.fail(
             stage, HOOK, f"the message is longer than {stage.max_body} bytes")
 
-    async def _pass_unread(self, way: "_Way", code: int, frame: _Frame, body: Body,
+    async def _pass_unread(self, side: "_Side", code: int, frame: _Frame, body: Body,
                            beyond: bytes) -> None:
         """A message that cannot be collected, as it comes. `frame`: that in hand; what
         was read of it is in `body` and `beyond`."""
         begun = body.whole()
         body.close()
-        await way.send(code, begun, is_last=False)
-        await way.send(CONTINUATION, beyond, is_last=False)
+        await side.send(code, begun, is_last=False)
+        await side.send(CONTINUATION, beyond, is_last=False)
         left: _Frame | None = frame
         while left is not None:
             if left.code >= CLOSE:
-                await self._pass_control(way, left)
+                await self._pass_control(side, left)
             elif left is not frame and left.code:
-                self._refuse(way)            # it begins in another one
+                self._refuse(side)           # it begins in another one
             else:
-                async for piece in way.payload():
-                    await way.send(CONTINUATION, piece, is_last=False)
+                async for piece in side.payload():
+                    await side.send(CONTINUATION, piece, is_last=False)
                 if left.is_last:
-                    await way.send(CONTINUATION, b"")
+                    await side.send(CONTINUATION, b"")
                     return
-            left = await self._frame(way)
+            left = await self._frame(side)
 
-    async def _pass_control(self, way: "_Way", frame: _Frame) -> None:
-        await way.send(frame.code, b"".join([piece async for piece in way.payload()]))
-        way.is_closed |= frame.code == CLOSE
+    async def _pass_control(self, side: "_Side", frame: _Frame) -> None:
+        await side.send(frame.code, b"".join([piece async for piece in side.payload()]))
+        side.is_closed |= frame.code == CLOSE
 
-    async def _judge(self, way: "_Way", is_text: bool, data: bytes,
+    async def _judge(self, side: "_Side", is_text: bool, data: bytes,
                      stages: list[Stage]) -> None:
         run = self._run
-        message = WebSocketMessage(way.is_up, is_text, data)
+        message = WebSocketMessage(side.is_up, is_text, data)
         for stage in stages:
             if len(message.content) > stage.max_body:
                 self._fail_long(stage)
@@ -187,10 +187,10 @@ class Conversation:
             await run.settle(stage)
             if message.is_dropped:
                 return
-        await way.send(TEXT if is_text else BINARY, message.content)
+        await side.send(TEXT if is_text else BINARY, message.content)
 
 
-class _Way:
+class _Side:
     """One direction: its bytes, and the frames that go on."""
 
     def __init__(self, is_up: bool, sluice: Sluice, turn: Turn) -> None:

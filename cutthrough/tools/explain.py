@@ -361,17 +361,17 @@ def show(result: Explanation, judge: DryRun) -> list[str]:
     """The explanation in lines: a keyword, and its value."""
     connect = result.connect
     if connect is None:
-        return _show_one(result, judge)
-    lines = _show_one(connect, judge)
+        return _show_explanation(result, judge)
+    lines = _show_explanation(connect, judge)
     if connect.outcome == OK and is_opened(connect):
-        return lines + [line for line in _show_one(result, judge)
+        return lines + [line for line in _show_explanation(result, judge)
                         if line.split()[0] not in OF_TUNNEL]
     if connect.outcome == OK:
         lines.append("inside   not judged: no rule that lets the tunnel pass opens TLS")
     return lines
 
 
-def _show_one(result: Explanation, judge: DryRun) -> list[str]:
+def _show_explanation(result: Explanation, judge: DryRun) -> list[str]:
     config = judge.config
     groups = f" (groups: {', '.join(result.groups)})" if result.groups else ""
     lines = [("request", f"{result.method} {result.target}"),

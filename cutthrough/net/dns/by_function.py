@@ -176,12 +176,12 @@ class FunctionResolver(Resolver):
         await super().close()
 
 
-def _read(given: Iterable[str]) -> Answer:
+def _read(value: Iterable[str]) -> Answer:
     """Raises ValueError if it has anything but addresses without a zone."""
-    if isinstance(given, str):
+    if isinstance(value, str):
         raise ValueError("returned a text, not a list of addresses")
     texts = [str(ipaddress.ip_address(str(text)))
-             for text in islice(given, MOST_ADDRESSES)]
+             for text in islice(value, MOST_ADDRESSES)]
     zoned = [text for text in texts if "%" in text]
     if zoned:
         raise ValueError(f"{zoned[0]} has a zone")

@@ -40,8 +40,8 @@ def write_key(directory: str | Path, target: Path) -> None:
 def take_key(directory: str | Path, source: Path) -> None:
     """Has the directory make hashes by the key in this file. Raises OSError, and
     NotImported if the recordings there have another one."""
-    with source.open("rb") as given:
-        key = given.read(KEY_BYTES + 1)       # of a device, not all
+    with source.open("rb") as file:
+        key = file.read(KEY_BYTES + 1)       # of a device, not all
     if len(key) != KEY_BYTES:
         raise NotImported(f"{source}: has not {KEY_BYTES} bytes, so it is no key")
     folder = Path(directory)

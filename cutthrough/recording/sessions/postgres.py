@@ -135,8 +135,8 @@ class PostgresSession(AnySession):
     def add(self, recordings: Iterable[Recording]) -> list[Recording]:
         return self._add(list(recordings), is_whole=True)
 
-    def _add(self, given: list[Recording], *, is_whole: bool) -> list[Recording]:
-        entries = masked(self.masker, given)
+    def _add(self, recordings: list[Recording], *, is_whole: bool) -> list[Recording]:
+        entries = masked(self.masker, recordings)
         with self._changed(len(entries)) as change:
             additions = [msgspec.structs.replace(entry, number=number)
                          for number, entry in zip(change.numbers, entries, strict=True)]
@@ -148,22 +148,22 @@ class PostgresSession(AnySession):
                     change.bytes += len(data)
             change.count += len(additions)
             self._prune(change, MOST_PRUNED + len(additions), is_whole=is_whole)
-            self._attempts[self._number] = Attempt(change.number, given)
+            self._attempts[self._number] = Attempt(change.number, recordings)
         del self._attempts[self._number]
         return additions
 
     def put(self, recordings: Iterable[Recording]) -> None:
         """If the connection broke at a commit, it is unknown whether the commit took
         place. If the same recordings are put again, none is added twice."""
-        given, attempt = list(recordings), self._attempts.get(self._number)
-        if attempt is not None and (
-                given[:len(attempt.recordings)] == attempt.recordings) and self._select(
+        remaining, attempt = list(recordings), self._attempts.get(self._number)
+        count = 0 if attempt is None else len(attempt.recordings)
+        if attempt and remaining[:count] == attempt.recordings and self._select(
                 f"SELECT {OF} AND changed = %s AND created_us = %s",
                 (self._number, attempt.change, attempt.recordings[-1].created_us)):
-            given = given[len(attempt.recordings):]
+            remaining = remaining[count:]
         self._attempts.pop(self._number, None)
-        if given:                            # batch after batch: none reads all
-            self._add(given, is_whole=False)
+        if remaining:                        # batch after batch: none reads all
+            self._add(remaining, is_whole=False)
 
     def prune(self) -> int:
         if not self.manifest.age_s and not self.manifest.count:
