@@ -23,6 +23,7 @@ from cutthrough.process.channel import (
     List,
     Listed,
     Message,
+    Reopen,
     Trace,
     Watch,
 )
@@ -58,6 +59,7 @@ class Processes(Protocol):
     def capture(self) -> CaptureWriter: ...
     @property
     def predecessor(self) -> "Predecessor | None": ...
+    def reopen(self) -> None: ...
 
 
 class Respondent(Protocol):
@@ -147,9 +149,13 @@ class Inquiry:
             await asyncio.sleep(REPEAT_S)
         return CutResult(total, query.unanswered, most)
 
-    async def answer(self, question: Message) -> tuple[Message, int]:
-        """Answers a query of the new program: the message, and its descriptor or -1."""
+    async def answer(self, question: Message) -> tuple[Message, int] | None:
+        """Answers a query of the new program: the message, and its descriptor or -1.
+        None: it wants no answer."""
         match question:
+            case Reopen():
+                self._processes.reopen()
+                return None
             case Cut(number, selector):
                 result = await self.cut(selector)
                 return CutReport(number, result.total, result.moves), -1

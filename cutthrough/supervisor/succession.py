@@ -5,17 +5,16 @@ would serve less, this program continues (upgrade.Served).
 """
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 from cutthrough.generation.checks import describe
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say
-from cutthrough.process.channel import Message
 from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.listeners import Lent, Listeners
 from cutthrough.supervisor.reload import Reloads
-from cutthrough.supervisor.upgrade import Served, Successor
+from cutthrough.supervisor.upgrade import Answer, Served, Successor
 
 
 class Program(Protocol):
@@ -35,7 +34,7 @@ class Succession:
     `on_serving` is called when it serves. `answer` answers its queries."""
 
     def __init__(self, program: Program, on_serving: Callable[[Successor], None],
-                 answer: Callable[[Message], Awaitable[tuple[Message, int]]]) -> None:
+                 answer: Answer) -> None:
         self._program = program
         self._on_serving = on_serving
         self._answer = answer

@@ -377,8 +377,11 @@ class Supervisor:
             self.reloads.request()
 
     def reopen(self) -> None:
+        """Of the previous program too, while it drains: it writes to the same file."""
         for child in self.children.values():
             child.send(Reopen())
+        if self.predecessor is not None and self.predecessor.drains:
+            self.predecessor.send(Reopen())
 
     def drain(self) -> None:
         """Drains and ends; the second request ends the program now."""

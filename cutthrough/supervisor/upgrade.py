@@ -10,7 +10,7 @@ the old supervisor to the new one, so that no connection is refused or reset.
     old  sends a socket for each of its workers, which hands its tunnels over there
     new  gives each of these to a worker of its own: see handover_plan
     old  stops accepting and drains; its sockets live on in the new program
-    new  forwards an operator's query: ASK, and a List, Trace or Cut
+    new  forwards an operator's query: ASK, and a List, Trace or Cut; Reopen, too
     old  ANSWER, and the answer about the connections that still drain
 
 Before SERVING nothing changes in the old program: if the new one fails, the old one
@@ -59,6 +59,10 @@ START_TIMEOUT_S = 60.0
 FDS_AT_ONCE = 200
 # At the end of the old program; a query of its workers takes as long at most
 ANSWER_TIMEOUT_S = 2.0
+
+
+# To a query of the new program, with a descriptor or -1; None: it wants no answer
+Answer = Callable[[Message], Awaitable[tuple[Message, int] | None]]
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -225,7 +229,7 @@ class Successor:
     def __init__(self, listeners: list[socket.socket], activated: bool,
                  on_serving: Callable[[], None],
                  on_failed: Callable[[str], None],
-                 answer: Callable[[Message], Awaitable[tuple[Message, int]]],
+                 answer: Answer,
                  pages: Mapping[str, int], served: Served) -> None:
         self._answer = answer
         self._answers: set[asyncio.Task[None]] = set()
@@ -293,10 +297,13 @@ class Successor:
 
     async def _reply(self, question: bytes) -> None:
         try:
-            message, fd = await self._answer(read_message(question))
+            answer = await self._answer(read_message(question))
         except ValueError as error:          # the new program may have another version
             log.error("cannot answer the new program: %s", error)
             return
+        if answer is None:
+            return
+        message, fd = answer
         try:
             socket.send_fds(self._socket, [ANSWER + msgspec.json.encode(message)],
                             [fd] if fd >= 0 else [])
