@@ -17,7 +17,6 @@ cdef int verify_clients(SSL_CTX *ctx, bytes authorities, bytes revoked, bint req
         openssl.SSL_CTX_add_client_CA(ctx, certificate.leaf)
     if revoked:
         distrust(ctx, revoked, "client_crl")
-    openssl.SSL_CTX_set_max_cert_list(ctx, MOST_OF_CLIENTS)
     openssl.SSL_CTX_set_verify(
         ctx, openssl.SSL_VERIFY_PEER
         | (openssl.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0), openssl.LIBSSL_VERIFY)

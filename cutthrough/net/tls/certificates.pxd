@@ -1,6 +1,6 @@
 """Certificates and keys: read from PEM, and the names in them."""
 
-from cutthrough.net.tls.openssl cimport ASN1_TIME, BIO, EVP_PKEY, X509, password_callback
+from cutthrough.net.tls.openssl cimport ASN1_TIME, BIO, EVP_PKEY, SSL, X509, password_callback
 
 cdef class Loaded:
     """A certificate as libcrypto has it; the first of a pair also has the others."""
@@ -25,3 +25,6 @@ cdef str words_of(unsigned long error)
 cdef bytes name_in(X509 *certificate)
 # Seconds of the epoch.
 cdef long seconds_of(const ASN1_TIME *time) except? -1
+# Before libssl reads this message, which is a Certificate with its header: makes it malformed if it
+# has too many certificates.
+cdef void refuse_many(SSL *ssl, const void *message, size_t n) noexcept nogil

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from libc.string cimport memcpy, strlen
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cutthrough.net.tls cimport openssl
-from cutthrough.net.tls.authorities cimport (
-    MOST_OF_SERVERS, distrust, trust, trust_system, verify_clients)
+from cutthrough.net.tls.authorities cimport distrust, trust, trust_system, verify_clients
 from cutthrough.net.tls.certificates cimport Loaded, load, name_in, why
 from cutthrough.net.tls.certificates import TlsError
 from cutthrough.net.tls.key_readers cimport library_of_clients
@@ -172,7 +171,6 @@ cdef class TlsClient(TlsContext):
         cdef ContextReference context = ContextReference()
         context.ctx = new_context(
             openssl.TLS_client_method(), min_version, "", library_of_clients())
-        openssl.SSL_CTX_set_max_cert_list(context.ctx, MOST_OF_SERVERS)
         openssl.SSL_CTX_set_verify(
             context.ctx, openssl.SSL_VERIFY_PEER, openssl.LIBSSL_VERIFY)
         if ca:
@@ -210,7 +208,8 @@ cdef SSL_CTX *new_context(const openssl.SSL_METHOD *method, min_version, str cip
     try:
         openssl.SSL_CTX_set_options(
             ctx, openssl.SSL_OP_NO_RENEGOTIATION | openssl.SSL_OP_NO_COMPRESSION
-            | openssl.SSL_OP_CIPHER_SERVER_PREFERENCE | openssl.SSL_OP_PRIORITIZE_CHACHA)
+            | openssl.SSL_OP_CIPHER_SERVER_PREFERENCE | openssl.SSL_OP_PRIORITIZE_CHACHA
+            | openssl.SSL_OP_NO_RX_CERTIFICATE_COMPRESSION)     # `refuse_many` reads no packed ones
         openssl.SSL_CTX_set_mode(
             ctx, openssl.SSL_MODE_RELEASE_BUFFERS | openssl.SSL_MODE_ENABLE_PARTIAL_WRITE
             | openssl.SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)

@@ -15,6 +15,10 @@
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
+#ifndef SSL_OP_NO_RX_CERTIFICATE_COMPRESSION
+#define SSL_OP_NO_RX_CERTIFICATE_COMPRESSION 0          /* before OpenSSL 3.2 there is none */
+#endif
+
 #ifndef OPENSSL_IS_AWSLC
 
 #include <openssl/core_dispatch.h>

@@ -74,6 +74,7 @@ cdef extern from "libssl.h" nogil:
     uint64_t SSL_CTX_set_options(SSL_CTX *ctx, uint64_t options)
     uint64_t SSL_OP_NO_RENEGOTIATION, SSL_OP_NO_COMPRESSION, SSL_OP_CIPHER_SERVER_PREFERENCE
     uint64_t SSL_OP_PRIORITIZE_CHACHA, SSL_OP_IGNORE_UNEXPECTED_EOF, SSL_OP_NO_TICKET
+    uint64_t SSL_OP_NO_RX_CERTIFICATE_COMPRESSION
     uint64_t SSL_OP_ENABLE_KTLS, SSL_OP_NO_ENCRYPT_THEN_MAC
     long SSL_CTX_set_mode(SSL_CTX *ctx, long mode)
     long SSL_MODE_NO_AUTO_CHAIN, SSL_MODE_RELEASE_BUFFERS, SSL_MODE_ENABLE_PARTIAL_WRITE
@@ -91,7 +92,6 @@ cdef extern from "libssl.h" nogil:
         SSL_CTX *ctx, const unsigned char *context, unsigned int n)
     int SSL_CTX_set_max_early_data(SSL_CTX *ctx, unsigned int n)
     void SSL_CTX_set_verify(SSL_CTX *ctx, int mode, void *callback)
-    void SSL_CTX_set_max_cert_list(SSL_CTX *ctx, long size)
     int SSL_CTX_get_verify_mode(const SSL_CTX *ctx)
     void SSL_set_verify(SSL *ssl, int mode, void *callback)
     int SSL_get_verify_mode(const SSL *ssl)
@@ -230,6 +230,7 @@ cdef extern from "libssl.h" nogil:
     # reasons of SSL_ERROR_SSL
     int SSL_AD_REASON_OFFSET
     int SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST
+    int SSL_R_EXCESSIVE_MESSAGE_SIZE
     int SSL_R_NO_SHARED_CIPHER, SSL_R_UNSUPPORTED_PROTOCOL, SSL_R_NO_SUITABLE_KEY_SHARE
     int SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM, SSL_R_VERSION_TOO_LOW
     int SSL_R_NO_SHARED_SIGNATURE_ALGORITHMS, SSL_R_NO_APPLICATION_PROTOCOL

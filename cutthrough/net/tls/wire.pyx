@@ -15,6 +15,7 @@ from cutthrough.net cimport linux
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls cimport openssl
+from cutthrough.net.tls.certificates cimport refuse_many
 from cutthrough.net.tls.context cimport TlsContext
 from cutthrough.net.tls.keys cimport Half, note_secrets
 from cutthrough.net.tls.openssl cimport BIO, BIO_METHOD, SSL
@@ -29,16 +30,12 @@ cdef enum:
     # Of a connection after its handshake. Key updates come after gigabytes (RFC 8446 section 5.5)
     MOST_MESSAGES = 255
     FLIGHT = 16384          # bytes of a read in a handshake
-    CHANGE_CIPHER_SPEC = 20     # ContentType
-    HANDSHAKE = 22
-    NEW_SESSION_TICKET = 4  # HandshakeType
-    CERTIFICATE = 11
-    CERTIFICATE_REQUEST = 13
+    CHANGE_CIPHER_SPEC = 20, HANDSHAKE = 22     # ContentType
+    NEW_SESSION_TICKET = 4, CERTIFICATE = 11, CERTIFICATE_REQUEST = 13      # HandshakeType
 
 # Connections by descriptor
 cdef Tls **table = NULL
-cdef int table_n = 0
-cdef int n_open = 0
+cdef int table_n = 0, n_open = 0
 cdef int n_ssl = 0              # of those, with libssl's object
 cdef int n_shaking = 0
 cdef int most_shaking = 1024
@@ -52,8 +49,7 @@ cdef Socket *wire_socket = NULL
 cdef Tls *wire_tls = NULL
 cdef BIO *wire = NULL
 # Bytes that this call has read from the kernel: in all, and since it found a plain byte
-cdef size_t n_read = 0
-cdef size_t n_fruitless = 0
+cdef size_t n_read = 0, n_fruitless = 0
 cdef bint own_records = True
 cdef char flight[FLIGHT]
 cdef uint8_t last_byte = 0      # that libssl has got
@@ -176,6 +172,7 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
                      void *arg) noexcept nogil:
     cdef Tls *t = wire_tls
     cdef Half *half
+    cdef uint8_t first
     if kind == openssl.SSL3_RT_HEADER and t.records != NULL:
         # TLS 1.2 counts anew behind a change of keys (RFC 5246 section 6.1)
         half = &t.records.keys.tx if sent else &t.records.keys.rx
@@ -184,17 +181,20 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
             kind == openssl.SSL3_RT_HEADER and t.alert != SEALED):
         t.alert = clear_alert(<const uint8_t *>data, n)
     note_greeting(kind == HANDSHAKE and not sent, data, n)
-    if kind == HANDSHAKE and sent and n and (<const uint8_t *>data)[0] == CERTIFICATE:
+    if kind != HANDSHAKE or n == 0:
+        return
+    first = (<const uint8_t *>data)[0]
+    if first == CERTIFICATE and sent:
         t.shows = True
-    if kind == HANDSHAKE and not sent and n and (
-            (<const uint8_t *>data)[0] == CERTIFICATE_REQUEST):
-        t.asked = ASKED_IN_VAIN if openssl.SSL_get_certificate(ssl) == NULL else (
-            ASKED_AND_SHOWN)
-    if kind != HANDSHAKE or sent or t.shaking or n == 0:
+    elif first == CERTIFICATE:
+        refuse_many(ssl, data, n)
+    elif first == CERTIFICATE_REQUEST and not sent:
+        t.asked = ASKED_IN_VAIN if openssl.SSL_get_certificate(ssl) == NULL else ASKED_AND_SHOWN
+    if sent or t.shaking:
         return
     if t.messages < MOST_MESSAGES:
         t.messages += 1
-    if (<const uint8_t *>data)[0] == NEW_SESSION_TICKET:
+    if first == NEW_SESSION_TICKET:
         t.expects_tickets = False
     elif t.records != NULL:             # new keys, which only libssl knows
         free_records(t)
@@ -411,8 +411,7 @@ def remove(int number):
 
 
 def set_most_handshakes(int most):
-    """Sets the most handshakes of listeners that may be under way in this process at a
-    time."""
+    """Sets the most handshakes of listeners that this process may have under way."""
     global most_shaking
     most_shaking = most
 
