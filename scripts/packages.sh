@@ -78,11 +78,15 @@ make_deb() {
 }
 
 make_rpm() {
-    rpmbuild -bb --quiet --define "_topdir $work/rpm" --define "scripts $PWD/deploy/packages" \
-        --define "tree $root" --define "python $python" --define "release_version ${version/.dev/\~dev}" \
-        --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" --define "_rpmdir $PWD/dist" \
+    local link # rpmbuild splits paths at spaces
+    link=$(mktemp -d)/tree
+    ln -s "$PWD" "$link"
+    rpmbuild -bb --quiet --define "_topdir $link/build/packages/rpm" --define "scripts $link/deploy/packages" \
+        --define "tree $link/build/packages/root" --define "python $python" --define "release_version ${version/.dev/\~dev}" \
+        --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" --define "_rpmdir $link/dist" \
         --define "use_source_date_epoch_as_buildtime 1" \
         deploy/packages/cutthrough.spec
+    rm -r "${link%/tree}"
 }
 
 mkdir -p dist
