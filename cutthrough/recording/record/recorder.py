@@ -77,7 +77,7 @@ class Recorder:
         return len(waiting) - fitting
 
     def writer_of(self, name: str = "") -> SessionWriter:
-        """"": of the session in force."""
+        """`name`: a session's; "": that of the session in force."""
         is_chosen = name != ""
         name = name or self._in_force.read()
         writer = self._writers.pop(name, None)
@@ -104,7 +104,7 @@ class Recorder:
                                   "requests make no more")
 
     def take_lost(self) -> int:
-        """How many were lost since the last call, beside those that `write` tells."""
+        """How many were lost since the last call, beside those that `write` returns."""
         lost, self._lost = self._lost, 0
         return lost
 

@@ -1,10 +1,11 @@
-"""The file of one session, in the process for writing recordings.
+"""Writes the exchanges of one session into its file, in the writer's process.
 
-    exchanges ─┬─> RowEncoder.add ───────────────────> a row ──┬─> Session.put_rows
-               │        └ a reason ─> Converter ─> a Recording ┤       └ they wait
-               └─ a hook, or some wait ─> Converter ─> ────────┘         as Recordings
+    exchanges ─┬─ fast ─> RowEncoder.add ─────────> a row ─┬─> Session.put_rows
+               │               └ a reason                  │       └ they wait
+               └─ slow ─────────> Converter ─> a Recording ┘         as Recordings
 
-If the file cannot be written, some recordings wait for it; more are lost and counted.
+All take the slow path if there is a hook, or if some wait already. If the file cannot
+be written, some recordings wait for it; more are lost and counted.
 """
 
 import contextlib
