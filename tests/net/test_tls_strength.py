@@ -152,7 +152,7 @@ def test_a_clients_key(meet: Meet, tmp_path, version, kind, answer) -> None:
     assert meet(server, peer).shake() == answer
 
 
-BOUND = pytest.mark.parametrize(("sent", "answer"), [(12, "done"), (13, "invalid")])
+BOUND = pytest.mark.parametrize(("sent", "answer"), [(16, "done"), (17, "invalid")])
 
 
 def beside(sent: int) -> list[Issued]:

@@ -19,8 +19,8 @@ cdef enum:
     MOST_NAME = 255         # bytes of a name
     # Of a peer. libssl reads the key of each before it verifies any: most take 50 us, a compressed
     # point of P-224 1.4 ms with its curve's parameters, and 100 KiB have room for 800. Usual chains
-    # have two to five
-    MOST_SENT = 12
+    # have two to five, and GnuTLS verifies 16
+    MOST_SENT = 16
 
 # Of NID_rsaEncryption, NID_X9_62_id_ecPublicKey, NID_ED25519
 KEYS = {6: "RSA", 408: "ECDSA", 1087: "Ed25519"}
