@@ -6,6 +6,7 @@ from tests.support.certificates import localhost
 from tests.support.client import Client, build_request
 from tests.support.http2_listener import BOTH, LOGIN
 from tests.support.http2_listener import reach as reach
+from tests.support.inside import ALL, ask, config, okay, over_tls, shake
 from tests.support.origin import echo
 from tests.support.origins import HOST, named
 from tests.support.tls_listener import table
@@ -63,6 +64,23 @@ def test_a_proxys_idle_connections_make_room_for_its_next(
     for host in range(5):
         field = f"X-Forwarded-For: 192.0.2.{host}"
         assert call(proxy).get(url, field).status == 200
+
+
+def test_its_opened_tunnels_at_rest_make_room_too(start_policy, make_origin, call):
+    """Requests inside are the client's that the CONNECT has named: nothing inside names
+    another."""
+    proxy = start_policy(ALL, config("max_connections_per_client = 2\n" + LISTENER))
+    origin = make_origin(over_tls(okay))
+    for host in range(5):
+        client = call(proxy)
+        assert client.ask("CONNECT", f"a.example:{origin.port}",
+                          f"X-Forwarded-For: 192.0.2.{host}",
+                          host=f"a.example:{origin.port}").status == 200
+        shake(client)
+        for _ in range(2):
+            assert ask(client, "GET", "/", "X-Forwarded-For: 192.0.2.9").status == 200
+    assert [line["client"] for line in proxy.wait_log(10, method="GET")] == [
+        f"192.0.2.{host}" for host in range(5) for _ in range(2)]
 
 
 def test_anybody_else_names_nobody(start_policy, make_origin, call):

@@ -30,6 +30,7 @@ cdef class Inside(Entrance):
     cdef bint only_http             # other protocols inside do not pass
     cdef bint is_unnamed            # the origin knows no such server name: it gets none
     cdef Address address            # the CONNECT's; family 0: not known
+    cdef Address client             # if has_peer: the one that the CONNECT named
     cdef uint16_t tls               # Hop.tls of the way to the origin
     cdef uint16_t tls_11            # the same, for a connection that must be HTTP/1.1
     cdef uint16_t source            # Hop.source of the same

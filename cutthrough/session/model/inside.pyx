@@ -45,6 +45,7 @@ cdef Inside enclose(Client c, bytes offer):
     inside.is_inside = True
     inside.http2 = True                 # if the handshake agrees on it: see net.tls.leaves
     inside.transparent = c.entrance.transparent
+    inside.has_peer, inside.peer, inside.client = c.entrance.has_peer, c.entrance.peer, c.address
     inside.needs_user = c.entrance.needs_user
     inside.user = c.entrance.user
     inside.outer = c.entrance.prints
@@ -129,6 +130,8 @@ cdef int pin_tunnel(Client c) except -1:
 
 cdef void pin(Client c, Inside inside) noexcept:
     c.key = inside.key
+    if inside.has_peer:
+        c.address = inside.client
     c.request.port = inside.port
     c.request.host_kind = inside.host_kind
     c.request.hop.tls = inside.tls
