@@ -105,9 +105,17 @@ def suite_of(image: str) -> str:
     return suite[1]
 
 
+def bootstrap(suite: str, root: Path, *options: str) -> None:
+    """A root of Debian."""
+    if " " in str(root):
+        raise SystemExit(f"{sys.argv[0]}: debootstrap takes no path with a space, as "
+                         f"{str(root)!r} has one")
+    host("debootstrap", "--variant=minbase", *options, suite, root)
+
+
 def make_base(image: str, root: Path) -> None:
     """debian:SUITE-slim, as near as debootstrap comes to it."""
-    host("debootstrap", "--variant=minbase", suite_of(image), root)
+    bootstrap(suite_of(image), root)
     (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(SLIM)
     for name in LEFT_OUT:
         shutil.rmtree(root / "usr/share" / name, ignore_errors=True)

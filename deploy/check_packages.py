@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from check_image import TREE, Root, host, newest, require
+from check_image import TREE, Root, bootstrap, host, newest, require
 from check_unit import Load, Machine, Origin, wait_for
 
 ROOTS = TREE / "build/roots"
@@ -50,7 +50,7 @@ def make_base(deb: Path) -> Path:
     if not (path / "made").exists():
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
-        host("debootstrap", "--variant=minbase", release["VERSION_CODENAME"], path)
+        bootstrap(release["VERSION_CODENAME"], path)
         depends = subprocess.run(["dpkg-deb", "--field", deb, "Depends"], check=True,
                                  capture_output=True, text=True).stdout.strip()
         Root(path).run("apt-get update && apt-get install -y --no-install-recommends "

@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from check_image import TREE, Root, host, newest, require
+from check_image import TREE, Root, bootstrap, newest, require
 from check_wheel import alone
 
 MOST_S = 180
@@ -33,7 +33,7 @@ def make_root(suite: str) -> Root:
     if not (path / "made").exists():
         shutil.rmtree(path, ignore_errors=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        host("debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite, path)
+        bootstrap(suite, path, f"--include={PACKAGES}")
         (path / "made").touch()
     return Root(path)
 

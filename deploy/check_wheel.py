@@ -25,7 +25,7 @@ import sys
 import time
 from pathlib import Path
 
-from check_image import TREE, Root, host, newest, require
+from check_image import TREE, Root, bootstrap, newest, require
 
 MOST_INSTALL_S = 5
 # Debian's names, by those of a wheel
@@ -69,8 +69,8 @@ def make_root(suite: str, architecture: str) -> Root:
     if not ready.exists():
         shutil.rmtree(path, ignore_errors=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        host("debootstrap", "--variant=minbase", f"--arch={architecture}",
-             "--include=python3,python3-venv,ca-certificates", suite, path)
+        bootstrap(suite, path, f"--arch={architecture}",
+                  "--include=python3,python3-venv,ca-certificates")
         ready.touch()
     for name in ("usr/bin/cc", "usr/bin/gcc", "usr/include/openssl/ssl.h",
                  "usr/include/stdio.h"):

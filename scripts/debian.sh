@@ -14,6 +14,7 @@ die() { echo "debian: $*" >&2; exit 1; }
 
 if [ "$1" != --inside ]; then
     [ "$(id -u)" -eq 0 ] || die "needs root, for a chroot and its mounts"
+    [[ $PWD != *" "* ]] || die "debootstrap takes no path with a space, as that of this tree"
     command -v debootstrap >/dev/null || die "please install what Debian calls debootstrap"
     case $2:$(uname -m) in
         amd64:x86_64 | arm64:aarch64) ;;
