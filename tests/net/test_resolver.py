@@ -5,92 +5,30 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import Any
 
 import pycares
 import pytest
 
 from cutthrough.doctor.rebinding_dns import NameServer as Unprivileged
-from cutthrough.net.address import Addresses
-from cutthrough.net.dns import cares
 from cutthrough.net.dns import resolver as module
 from cutthrough.net.dns.answer import ERROR, NOT_FOUND, TIMEOUT
-from cutthrough.net.dns.cares import Names
-from cutthrough.net.dns.resolver import Keeping, Resolver, Servers
 from tests.support.dns import (
     AAAA,
     NXDOMAIN,
     REFUSED,
     SERVFAIL,
     A,
-    NameServer,
     Reply,
     many_addresses,
 )
+from tests.support.resolving import PATIENCE, Asking, in_loop, told
+from tests.support.resolving import names as names
 from tests.support.wait import TRIES
 
-PATIENCE = 10
 # c-ares sorts addresses by the source address that the kernel would use (RFC 6724). It
 # finds the source by connect(2) of a UDP socket. That sends nothing, and counts as a
 # dial.
 pytestmark = pytest.mark.dials_out
-
-
-@pytest.fixture
-def names(request):
-    try:
-        server = NameServer({})
-    except PermissionError:
-        pytest.skip("port 53 of a loopback address may not be bound")
-    with server:
-        yield server
-
-
-def in_loop(test: Callable) -> Callable:
-    @wraps(test)
-    def run(*args: object, **more: object) -> None:
-        asyncio.run(test(*args, **more))
-    return run
-
-
-class Asking(Resolver):
-    """A resolver; its answers can be awaited, as lists of texts or as labels."""
-
-    def __init__(self, *servers: str, timeout: float = 2.0,
-                 overrides: Iterable[tuple[str, str]] = (), **keeping: Any) -> None:
-        super().__init__(asyncio.get_running_loop(), Servers(servers, timeout),
-                         Keeping(**keeping), overrides)
-
-    async def __aenter__(self) -> "Asking":
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
-
-    async def ask(self, host: str) -> list[str] | str:
-        known = self.cached(host.encode())
-        return await self.query(host) if known is None else told(known)
-
-    async def query(self, host: str) -> list[str] | str:
-        answer = asyncio.get_running_loop().create_future()
-        self.resolve(host.encode(), answer.set_result)
-        return told(await asyncio.wait_for(answer, PATIENCE))
-
-    async def wait(self, probe: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not probe():
-            assert time.monotonic() < deadline, f"still not: {what}"
-            await asyncio.sleep(0.005)
-
-    async def wait_expired(self, host: str) -> None:
-        await self.wait(lambda: self.cached(host.encode()) is None, f"{host} expired")
-
-
-def told(answer: Addresses | str) -> list[str] | str:
-    return answer if isinstance(answer, str) else answer.texts()
-
 
 ONE = "192.0.2.1"
 BOTH = ("2001:db8::1", "2001:db8::2", "192.0.2.1", "192.0.2.2", "192.0.2.3")
@@ -214,53 +152,6 @@ async def test_no_server_at_all_is_a_timeout_at_its_time(names):
         begun = time.monotonic()
         assert await resolver.query("a.test") == TIMEOUT
         assert 0.45 < time.monotonic() - begun < PATIENCE
-
-
-@in_loop
-async def test_a_name_may_take_longer_than_its_server_s_usual_time(names):
-    """c-ares gave a server that usually answers at once 1.8 s, of any `timeout`."""
-    names.zone |= {f"quick{n}.test": ONE for n in range(8)}
-    names.zone["slow.test"] = None
-    async with Asking(names.address, timeout=60.0) as resolver:
-        for n in range(8):
-            await resolver.query(f"quick{n}.test")
-        slow = asyncio.create_task(resolver.query("slow.test"))
-        await resolver.wait(lambda: names.asked.count("slow.test") > 3 or slow.done(),
-                            "all tries of c-ares")
-        names.zone["slow.test"] = ONE
-        assert await slow == [ONE]
-        assert (resolver.queries, resolver.stats()["open"]) == (9, 0)
-
-
-class FromFile(Asking):
-    """Asks the server that a file names, as c-ares does."""
-
-    def _open(self) -> Names:
-        with open(cares.RESOLV_CONF) as file:
-            return Names(nameservers=[file.read()], loop=asyncio.get_running_loop(),
-                         timeout=0.1, tries=1)
-
-
-@in_loop
-async def test_the_system_s_name_servers_may_change(names, monkeypatch, tmp_path):
-    """/etc/resolv.conf is often a link to a file elsewhere, whose change c-ares does
-    not see: each name failed, after a reload too, until the program was restarted."""
-    link, file = tmp_path / "resolv.conf", tmp_path / "by-the-network"
-    monkeypatch.setattr(cares, "RESOLV_CONF", str(link))
-    names.zone |= {"a.test": ONE, "b.test": ONE}
-    with NameServer({"a.test": "192.0.2.2"}) as first:
-        file.write_text(first.address)
-        link.symlink_to(file)
-        async with FromFile(timeout=60.0) as resolver:
-            assert await resolver.query("a.test") == ["192.0.2.2"]
-            first.zone["b.test"] = None
-            waiting = asyncio.create_task(resolver.query("b.test"))
-            await resolver.wait(lambda: "b.test" in first.asked, "a silent server")
-            file.with_suffix(".new").write_text(names.address)
-            file.with_suffix(".new").rename(file)
-            assert await resolver.query("a.test") == [ONE]
-            assert await waiting == [ONE]
-            assert not resolver._retired
 
 
 @in_loop
