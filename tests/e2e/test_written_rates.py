@@ -89,8 +89,9 @@ def test_limit_data_ends_a_replay_after_so_many_bytes(start_policy, folder, dial
 def test_a_filter_s_own_answer_has_its_rate(start_policy, make_origin, dial):
     proxy = start_policy(
         '[filters.local]\ncode = "sieve:Local"\n'
-        "[limits.slow]\nbytes_per_second = 300_000\n" + RULE.format(
-            mode="off", keys='limits = "slow"\nfilters = ["local"]'),
+        "[limits.slow]\nbytes_per_second = 300_000\n"
+        '[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\n'
+        'limits = "slow"\nfilters = ["local"]\n',
         modules={"sieve": FILTERS})
     url, body = make_origin().url("/local"), b"x" * 300_000
     assert has_pace(lambda: dial(proxy).get(url).body, body, 300_000)
