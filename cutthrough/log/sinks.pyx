@@ -184,8 +184,9 @@ cdef class FileSink(LogSink):
             flock(self.fd, LOCK_UN)
         return not self.due
 
-    cdef void note_error(self, ssize_t r) noexcept:
+    cdef int note_error(self, ssize_t r) except -1:
         self.error_text = None if r >= 0 or errno == EAGAIN else strerror(errno).decode()
+        return 0
 
     cdef size_t send(self, const char *data, size_t n) except? 0:
         cdef size_t done = 0

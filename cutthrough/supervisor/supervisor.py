@@ -364,7 +364,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGTERM, self.drain)
         loop.add_signal_handler(signal.SIGQUIT, self.drain)
         loop.add_signal_handler(signal.SIGINT, self.stop)
-        loop.add_signal_handler(signal.SIGUSR1, self.reopen)
+        loop.add_signal_handler(signal.SIGUSR1, self.on_rotated)
         loop.add_signal_handler(signal.SIGHUP, self.on_hangup)
         loop.add_signal_handler(signal.SIGUSR2, self.succession.request)
         # The process that started us may have blocked more signals
@@ -375,6 +375,12 @@ class Supervisor:
             self.stop()
         else:
             self.reloads.request()
+
+    def on_rotated(self) -> None:
+        """The new program of an upgrade opens the log before it is the main process."""
+        self.reopen()
+        if self.successor is not None:
+            self.successor.process.send_signal(signal.SIGUSR1)
 
     def reopen(self) -> None:
         """Of the previous program too, while it drains: it writes to the same file."""

@@ -54,29 +54,6 @@ def test_a_new_program_takes_the_door_and_the_old_one_finishes(
     end(new)
 
 
-def test_a_log_that_is_rotated_is_rotated_in_the_program_that_drains(
-        start, make_origin, dial, opened):
-    """SIGUSR1 goes to the new one, and the old one's lines went to the renamed file."""
-    proxy, origin = start("handover = false\n"), make_origin(echo)
-    tunnel = dial(proxy).tunnel(origin.authority)
-    old, path = proxy.worker, proxy.log_path
-
-    def writes() -> bool:
-        return str(path) in [file.path for file in old.open_files()]
-
-    new = successor_of(proxy)
-    opened.callback(end_all, new)
-    path.rename(path.with_suffix(".1"))
-    assert not writes()
-    new.send_signal(signal.SIGUSR1)
-    wait_until(writes, proxy.stderr)
-    tunnel.close()
-    assert proxy.wait_log(1)[0]["method"] == "CONNECT"
-    assert proxy.process.wait(60) == 0
-    assert "cannot answer" not in proxy.stderr()
-    end(new)
-
-
 def test_flows_are_followed_from_one_program_to_the_next(
         start, make_origin, dial, opened, directory, tmp_path):
     where = f"{directory('admin')}/socket"
