@@ -90,6 +90,18 @@ def test_the_error_log_says_why(proxy, bad, dial, make_origin):
     assert ask(client, host="b.example").body == b"ok"
 
 
+def test_the_error_log_has_a_remedy_where_it_is_one(start_policy, bad, dial):
+    """It had origin_ca for a certificate that has expired, too."""
+    proxy = start_policy(ALL, config())
+    for kind in ("expired", "untrusted"):       # the 1st and the 2nd are logged
+        with pytest.raises(ssl.SSLError):
+            enter(proxy, dial(proxy), bad[kind].port)
+    expired, untrusted = (line for line in proxy.stderr().splitlines()
+                          if "its certificate is not accepted" in line)
+    assert expired.endswith("certificate has expired (1 times so far)")
+    assert untrusted.endswith("; --origin-ca FILE trusts other authorities")
+
+
 @pytest.mark.any_loop
 @pytest.mark.parametrize("name", CLIENTS)
 def test_clients_say_why(proxy, bad, programs, tmp_path, name):

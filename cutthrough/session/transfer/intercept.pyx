@@ -48,7 +48,8 @@ from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.stage cimport STAGE_TLS
 from cutthrough.session.model.stamps cimport end_brief_phase, end_phase
 from cutthrough.session.model.state cimport HEAD, LINGER, SECURE
-from cutthrough.session.transfer.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
+from cutthrough.session.transfer.alerts cimport (
+    ACCESS_DENIED, HANDSHAKE_FAILURE, UNKNOWN_CA, refuse_opening)
 from cutthrough.session.transfer.inner cimport begin_by_greeting, look_inside
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 from cutthrough.session.ways.dials cimport relieve
@@ -199,8 +200,10 @@ cdef int fail_certificate(Client c) except -1:
     why = tls.why_denied()
     denied += 1
     if denied & (denied - 1) == 0:      # 1, 2, 4, 8 …: never a flood
-        log.warning("origin %s: its certificate is not accepted: %s (%d times so far); "
-                    "--origin-ca FILE trusts other authorities", name.decode(), why, denied)
+        remedy = ("; --origin-ca FILE trusts other authorities"
+                  if tls.alert_of_denied() == UNKNOWN_CA else "")
+        log.warning("origin %s: its certificate is not accepted: %s (%d times so far)%s",
+                    name.decode(), why, denied, remedy)
     return fail_why(c, ORIGIN_CERTIFICATE, why)
 
 
