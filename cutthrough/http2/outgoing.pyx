@@ -21,7 +21,7 @@ from cutthrough.http2.nghttp2 cimport (
 from cutthrough.http2.stream cimport (
     MESSAGE_CHUNKS, MESSAGE_DONE, MESSAGE_HEAD, MESSAGE_LENGTH, MESSAGE_OPEN, STUCK, Stream, enlist)
 from cutthrough.net.buffers cimport (
-    HEAD_ROOM, HEAD_BLOCK, OF_RELAYS, bytes_of, give_block, keep_bytes, make_room)
+    COPY_BLOCK, HEAD_ROOM, HEAD_BLOCK, OF_RELAYS, bytes_of, give_block, keep_bytes, make_room)
 from cutthrough.net.linux cimport ECONNRESET, EPIPE
 from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.wire.chars cimport CC_HEX, find_control, is_class
@@ -40,8 +40,9 @@ cdef enum:
     SHORT = HEAD_BLOCK
     # … and of such a reply's head
     SHORT_HEAD = 8192
-    # Of a request that the origin may refuse unread
-    MOST_SENT = HEAD_BLOCK
+    # Of a request that the origin may refuse unread: a head, and a first window of 64 KiB, because an
+    # origin opens no window of what it does not read
+    MOST_SENT = COPY_BLOCK
 
 # The place in a chunked body.
 cdef enum Step:

@@ -37,13 +37,14 @@ def reset(speaker: Speaker, stream: int) -> None:
     speaker.h2.reset_stream(stream, 2)
 
 
-def unwilling(step: Step, when: Callable[[Question], bool], most: int = 1) -> Script:
+def unwilling(step: Step, when: Callable[[Question], bool], most: int = 1,
+              credit: bool = True) -> Script:
     """An origin that does this to its first request, or to more, and answers all others
-    with the sums of their bodies."""
+    with the sums of their bodies. Without `credit` it opens no window before."""
     refused: list[int] = []
 
     def script(conn: Connection) -> None:
-        speaker = Speaker(conn.sock)
+        speaker = Speaker(conn.sock, credit=credit or len(refused) == most)
         speaker.flush()
         done: set[int] = set()
         with contextlib.suppress(ProtocolError):
@@ -69,6 +70,10 @@ def is_whole(question: Question) -> bool:
 
 def has_begun(question: Question) -> bool:
     return bool(question.fields)
+
+
+def has_filled_a_window(question: Question) -> bool:
+    return len(question.body) == 65535
 
 
 def sum_of(body: bytes) -> bytes:
@@ -119,6 +124,24 @@ def test_the_rest_of_a_body_follows(start, make_origin, dial, step, body, framin
     got = client.read_response()
     assert (got.status, got.body) == (200, sum_of(body))
     assert goes_on(client)
+
+
+@pytest.mark.parametrize("step", [refuse, leave])
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+def test_a_body_that_has_filled_a_window_is_sent_again(
+        start, make_origin, dial, step, framing) -> None:
+    """Uploads got a 502 at the end of nginx's connections, each 1000 requests."""
+    proxy = start()
+    origin = make_origin(unwilling(step, has_filled_a_window, credit=False))
+    client = enter(proxy, dial(proxy), origin.port)
+    if framing == "length":
+        got = ask(client, "POST", "/", f"Content-Length: {len(LARGE)}", body=LARGE)
+    else:
+        got = ask(client, "POST", "/", "Transfer-Encoding: chunked", body=chunks(LARGE))
+    assert (got.status, got.body) == (200, sum_of(LARGE))
+    assert len(origin.connections) == 2
+    assert goes_on(client)
+    assert proxy.wait_log(3, reason="ok")[1]["bytes_up"] < 1.1 * len(LARGE)
 
 
 def test_streams_of_a_client_are_sent_again(start, make_origin, reach) -> None:

@@ -20,8 +20,7 @@ its bounds.
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
-from cutthrough.net.buffers cimport (
-    COPY_BLOCK, OF_RELAYS, Block, bytes_of, give_block, make_room)
+from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, make_room
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_LATE, HEARD_NO_ROOM, HEARD_SOME, Bounds, Due, is_stream, multiplexer)
 from cutthrough.net.poller cimport Endpoint
@@ -397,8 +396,8 @@ cdef bint take_back(Client c) noexcept:
     n = sent.end - sent.start
     rest = up.held.block
     if rest != NULL:
-        more = rest.end - rest.start
-        if n + more > COPY_BLOCK or not make_room(&sent, more, OF_RELAYS):
+        more = rest.end - rest.start        # of one read
+        if not make_room(&sent, more, OF_RELAYS):
             give_block(&sent)
             return False
         memcpy(bytes_of(sent) + sent.end, bytes_of(rest) + rest.start, more)
