@@ -20,6 +20,8 @@ SPARE = 4
 PAUSE_S = 0.1
 # Connections accepted in a turn; not all, because the loop has other work
 BATCH = 64
+# Of the loop, until a request that has come is read and its handler has begun
+TURNS = 4
 
 STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -88,12 +90,13 @@ class AdminAcceptor:
         listener.setblocking(False)
         self._loop.add_reader(self._fd, self._accept)
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """Are there more?"""
         for _ in range(BATCH):
             try:
                 sock, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError):
-                return
+                return False
             except OSError as error:
                 if error.errno not in STARVED:
                     continue                # the connection is gone
@@ -101,13 +104,13 @@ class AdminAcceptor:
                 if not self.spare.close_one():
                     self._loop.remove_reader(self._fd)
                     self._pause = self._loop.call_later(PAUSE_S, self._resume)
-                    return
+                    return False
                 continue
             sock.setblocking(False)
             task = self._loop.create_task(self._serve(sock))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return
+        return True
 
     def _resume(self) -> None:
         self._pause = None
@@ -126,12 +129,22 @@ class AdminAcceptor:
         return not self.spare.refill()
 
     def close(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
-        else:
+        """Accepts what has connected already: a close of `listener` would reset it."""
+        if self._pause is None:
             self._loop.remove_reader(self._fd)
+            while self._accept():
+                pass
+        pause, self._pause = self._pause, None
+        if pause is not None:                # no descriptor for the rest
+            pause.cancel()
         self.spare.close()
+
+    async def settle(self) -> None:
+        """Returns when requests that have come by accepted connections are in hand."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
 
 
 def bind_address(address: tuple[str, int], shared: bool) -> socket.socket:

@@ -137,6 +137,7 @@ class AdminServer:
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._acceptor: AdminAcceptor | None = None
+        self._accepted: AdminAcceptor | None = None     # the same, closed
         self._busy: set[object] = set()     # connections with a request in hand
         self._endings = Endings(connections, self._tokens)
         self._temporary_path = ""           # temporary path of a unix socket
@@ -258,12 +259,14 @@ class AdminServer:
         if self._acceptor is not None:
             assert self._socket is not None
             self._acceptor.close()
-            self._acceptor = None
+            self._accepted, self._acceptor = self._acceptor, None
             self._socket.close()
 
     async def close(self) -> None:
         """Closes the listener; a new program's socket on the same path stays."""
         self.stop_accepting()
+        if self._accepted is not None:
+            await self._accepted.settle()
         self._live.close()
         if self._runner is not None:
             await self._runner.cleanup()

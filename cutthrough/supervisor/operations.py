@@ -73,7 +73,7 @@ class Operations:
 
     def __init__(self, program: Program, is_successor: bool) -> None:
         self._program = program
-        self._is_successor = is_successor
+        self._is_successor, self._is_succeeded = is_successor, False
         self._admin: AdminServer | None = None
         self._address = "off"                # the configured address
         self._pending: AdminServer | None = None
@@ -153,6 +153,7 @@ class Operations:
     def on_successor(self) -> None:
         """Closes the listener: the new program serves and answers operators. It can
         list this program's connections; this one knows none that it handed over."""
+        self._is_succeeded = True            # for who has connected before
         if self._admin is not None:
             self._admin.stop_accepting()
         self._end(self._admin)
@@ -219,11 +220,11 @@ class Operations:
         return self._program.state.name == "SERVING"
 
     def is_ready(self) -> bool:
-        """Is there a worker that accepts connections? If all die again and again,
-        there is none."""
-        return self.is_serving() and any(
+        """Is there a worker that accepts connections, here or in the new program? If
+        all die again and again, there is none."""
+        return self._is_succeeded or (self.is_serving() and any(
             child.ready and not child.retired
-            for child in self._program.children.values())
+            for child in self._program.children.values()))
 
     async def reload(self) -> tuple[str, str]:
         reload = self._program.reloads.request()

@@ -1,5 +1,6 @@
 """One program takes over from another; sockets of the tests stand in for systemd's."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 from tests.support.admin import AUTHORIZED, TOKEN, Operator
 from tests.support.client import build_request
 from tests.support.flow_verbs import following
+from tests.support.nginx import free_port
 from tests.support.origin import echo
 from tests.support.proxy import BANNER, ROOT, Proxy, clean_environment
 from tests.support.successors import (
@@ -52,6 +54,28 @@ def test_a_new_program_takes_the_door_and_the_old_one_finishes(
     assert proxy.process.wait(60) == 0
     assert dial(proxy).get(plain.url()).status == 200
     end(new)
+
+
+def test_it_is_ready_all_the_time(start, opened):
+    """A question that the old program accepted last was answered "not serving"."""
+    port, answers, is_over = free_port(), set(), threading.Event()
+    proxy, operator = start(f'admin = "127.0.0.1:{port}"\n'), Operator(port)
+
+    def ask() -> None:
+        while not is_over.is_set():
+            # One may come between the last accept and the close
+            with contextlib.suppress(ConnectionResetError):
+                answers.add(operator.ask("GET", "/readyz")[0])
+
+    with ThreadPoolExecutor() as pool:
+        asking = [pool.submit(ask) for _ in range(4)]
+        try:
+            opened.callback(end_all, successor_of(proxy))
+        finally:
+            is_over.set()
+        for each in asking:
+            each.result()
+    assert answers == {200}
 
 
 def test_flows_are_followed_from_one_program_to_the_next(
