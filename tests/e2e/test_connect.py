@@ -269,7 +269,7 @@ def test_a_reset_by_the_client_ends_the_tunnel(proxy, make_origin, dial):
         pytest.param("224.0.0.1:80", 502, "unreachable",
                      marks=pytest.mark.dials_out),
         # A link-local address without an interface: EINVAL.
-        ("[fe80::1]:80", 502, "connection_failed"),
+        ("[fe80::1]:80", 502, "unreachable"),
         ("localhost", 400, "bad_target"),
         ("localhost:", 400, "bad_target"),
         ("localhost:0", 400, "bad_target"),
