@@ -292,7 +292,8 @@ def test_what_is_known_of_a_certificate() -> None:
     [about] = TlsServer([pair_of(made)]).certificates
     assert about.hosts == ("a.example", "b.example")
     assert about.key == "ECDSA"
-    assert about.not_after - about.not_before == 3 * 86400
+    # openssl reads the clock for each
+    assert about.not_after - about.not_before - 3 * 86400 in (0, 1)
 
 
 # --- client certificates

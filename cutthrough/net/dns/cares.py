@@ -41,9 +41,10 @@ def read_stamp() -> tuple[int, ...]:
 class ManyPorts(pycares.Channel):
     """Like pycares' channel with an event thread, and with `udp_max_queries`."""
 
+    _channel: Any = None                # for __del__, if __init__ fails
+
     def __init__(self, *, flags: int, timeout: float, tries: int) -> None:
         ffi, lib = (getattr(pycares, name) for name in ("_ffi", "_lib"))
-        self._channel: Any = None           # for __del__, if __init__ fails
         pycares._shutdown_manager.start()
         self._lock = threading.RLock()
         self._flags = flags
