@@ -94,22 +94,22 @@ class Sender(threading.Thread):
         return answer.status == 200
 
     def _tunnel(self, turn: int) -> bool:
-        made = http.client.HTTPSConnection(
+        connection = http.client.HTTPSConnection(
             "127.0.0.1", self._port, timeout=10,
             context=ssl._create_unverified_context())
-        made.set_tunnel("localhost", self._origin.ports["tls"], self._fields)
-        with contextlib.closing(made):
-            made.request("GET", f"/1k?turn={turn % 500}")
-            answer = made.getresponse()
+        connection.set_tunnel("localhost", self._origin.ports["tls"], self._fields)
+        with contextlib.closing(connection):
+            connection.request("GET", f"/1k?turn={turn % 500}")
+            answer = connection.getresponse()
             answer.read()
             return answer.status == 200
 
     def _nobody(self, turn: int) -> bool:
-        made = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
-        with contextlib.closing(made):
-            made.request("GET", f"http://{next(self._nobodies)}:1/",
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", f"http://{next(self._nobodies)}:1/",
                          headers=self._fields)
-            answer = made.getresponse()
+            answer = connection.getresponse()
             answer.read()
             return answer.status == 502
 

@@ -34,10 +34,10 @@ def list_scripts(source: Path) -> list[str]:
 
 
 def read_options(source: Path, script: str) -> str:
-    """What getopt gets for the letters of its options."""
+    """Returns the letters of a script's options, as getopt has them."""
     name = "test_" + script.replace("-", "_") + ".py"
-    found = OPTIONS.search((source / "tlsfuzzer/_apps" / name).read_text())
-    return found[1] if found else ""
+    letters = OPTIONS.search((source / "tlsfuzzer/_apps" / name).read_text())
+    return letters[1] if letters else ""
 
 
 def arguments_of(script: str, options: str, key: str, own: Iterable[str],
@@ -46,46 +46,46 @@ def arguments_of(script: str, options: str, key: str, own: Iterable[str],
     script cannot be run with it. `own`: those of scripts.toml; `most`: conversations,
     chosen by chance."""
     is_13 = script.startswith("tls13-")
-    given = [word.replace("KEY", key.upper()) for word in own]
+    words = [word.replace("KEY", key.upper()) for word in own]
     if key != "rsa" and not (is_13 or "C:" in options):
         return None                         # its suites are RSA's
     if key == "rsa" and script in OF_ECDSA:
         return None
-    if "-C" not in given and "-d" not in given:
+    if "-C" not in words and "-d" not in words:
         if "C:" in options:
-            given += ["-C", "TLS_AES_128_GCM_SHA256" if is_13 else
+            words += ["-C", "TLS_AES_128_GCM_SHA256" if is_13 else
                       f"TLS_ECDHE_{key.upper()}_WITH_AES_128_GCM_SHA256"]
         elif "d" in options and not is_13:
-            given.append("-d")
-    if "n:" in options and "-n" not in given:
-        given += ["-n", str(most)]
-    return given
+            words.append("-d")
+    if "n:" in options and "-n" not in words:
+        words += ["-n", str(most)]
+    return words
 
 
-def read_verdicts(said: str, status: int | None) -> Verdicts:
-    """What a script printed. `status`: its exit status; None: it was ended.
+def read_verdicts(output: str, status: int | None) -> Verdicts:
+    """Reads the output of a script. `status`: its exit status; None: it was ended.
 
     A conversation that a script repeats passes if it passes each time.
     """
-    found: Verdicts = {}
+    verdicts: Verdicts = {}
     name, last, is_open = "", "", False
 
     def close(verdict: str) -> None:
-        found[name] = found.get(name) or verdict
+        verdicts[name] = verdicts.get(name) or verdict
 
-    for line in said.splitlines():
-        if begun := BEGINS.match(line):
+    for line in output.splitlines():
+        if heading := BEGINS.match(line):
             if is_open:
                 close(last or "failed")
-            name, last, is_open = RANDOM.sub("…", begun[1] or begun[2]), "", True
+            name, last, is_open = RANDOM.sub("…", heading[1] or heading[2]), "", True
         elif is_open and (line.startswith("OK") or line == "Test end"):
             close("" if line.startswith("OK") else last or "failed")
             is_open = False
         elif reason := FAILED_BY.match(line):
             last = reason[2] or reason[1]
-    if is_open or status not in (0, 1) or not found:
-        found[WHOLE] = last or f"exit status {status}"
-    return found
+    if is_open or status not in (0, 1) or not verdicts:
+        verdicts[WHOLE] = last or f"exit status {status}"
+    return verdicts
 
 
 def differences(ours: Verdicts, nginx: Verdicts) -> list[str]:

@@ -11,7 +11,8 @@ from cutthrough.doctor.finding import Host
 from cutthrough.policy.source import Filter, Limits, Policy, Rule, User
 from cutthrough.process import cpus
 from tests.doctor.hosts import make_case, tree, verdicts
-from tests.support.dns import NXDOMAIN, REFUSED, SERVFAIL, NameServer
+from tests.support.dns import NXDOMAIN, REFUSED, SERVFAIL
+from tests.support.resolving import names as names
 from tests.support.wait import PATIENCE
 
 MIB = 1 << 20
@@ -180,16 +181,6 @@ def test_threads_are_processes_too(most, verdict):
 
 
 # Names
-
-@pytest.fixture
-def names():
-    try:
-        server = NameServer({})
-    except PermissionError:
-        pytest.skip("port 53 of a loopback address may not be bound")
-    with server:
-        yield server
-
 
 @pytest.mark.parametrize(("answer", "problem"), [
     ("198.41.0.4", "NOERROR"), (NXDOMAIN, "NXDOMAIN"), (SERVFAIL, "SERVFAIL"),

@@ -18,25 +18,15 @@ from tests.support.client import build_request
 from tests.support.flow_verbs import following
 from tests.support.nginx import free_port
 from tests.support.origin import echo
-from tests.support.proxy import BANNER, ROOT, Proxy, clean_environment
+from tests.support.proxy import BANNER, ROOT, clean_environment
 from tests.support.successors import (
     end,
     end_all,
-    end_family,
     find_successor,
     successor_of,
 )
+from tests.support.successors import start as start
 from tests.support.wait import wait_until
-
-
-@pytest.fixture
-def start(loop_name, directory, opened):
-    def make(text: str = "", **more) -> Proxy:
-        proxy = opened.enter_context(
-            Proxy(directory("proxy"), loop=loop_name, config=text, **more))
-        opened.callback(end_family, str(proxy._config))
-        return proxy
-    return make
 
 
 def test_a_new_program_takes_the_door_and_the_old_one_finishes(

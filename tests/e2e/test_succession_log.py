@@ -3,22 +3,11 @@
 import signal
 
 import psutil
-import pytest
 
 from tests.support.origin import echo
-from tests.support.proxy import Proxy
-from tests.support.successors import end, end_all, end_family, successor_of
+from tests.support.successors import end, end_all, successor_of
+from tests.support.successors import start as start
 from tests.support.wait import wait_until
-
-
-@pytest.fixture
-def start(loop_name, directory, opened):
-    def make(text: str = "", **more) -> Proxy:
-        proxy = opened.enter_context(
-            Proxy(directory("proxy"), loop=loop_name, config=text, **more))
-        opened.callback(end_family, str(proxy._config))
-        return proxy
-    return make
 
 
 def test_a_log_that_is_rotated_is_rotated_in_the_program_that_drains(

@@ -16,7 +16,7 @@ PATIENCE = 10
 
 
 @pytest.fixture
-def names(request):
+def names():
     try:
         server = NameServer({})
     except PermissionError:

@@ -5,9 +5,21 @@ import re
 import signal
 
 import psutil
+import pytest
 
 from tests.support.proxy import Proxy
 from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def start(loop_name, directory, opened):
+    """Starts a proxy that may have successors, which end with the test."""
+    def make(text: str = "", **more) -> Proxy:
+        proxy = opened.enter_context(
+            Proxy(directory("proxy"), loop=loop_name, config=text, **more))
+        opened.callback(end_family, str(proxy._config))
+        return proxy
+    return make
 
 
 def end_family(config: str) -> None:
