@@ -110,12 +110,12 @@ def check_governor(host: Host, cpus: tuple[int, ...]) -> Iterator[Finding]:
 # A container's limits
 
 def check_cgroup(case: Case) -> Iterator[Finding]:
+    yield judge_cpu(case, cpu_quota(case.host.root))
     folders = cgroup_folders(case.host.root)
     if not folders:
         yield Finding("cgroup", "note", "no cgroup v2 here", "",
-                      "limits of cgroup v1 are not checked")
+                      "of cgroup v1 only the quota of CPU time is checked")
         return
-    yield judge_cpu(case, cpu_quota(folders))
     yield judge_memory(case, least(folders, "memory.max"))
     yield judge_processes(case, least(folders, "pids.max"))
 

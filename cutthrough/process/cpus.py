@@ -26,35 +26,48 @@ def count_workers(config: Config) -> int:
         return config.workers
     if isinstance(config.pin, tuple):
         return len(config.pin)
-    cpus, quota = len(usable()), cpu_quota(cgroup_folders())
+    cpus, quota = len(usable()), cpu_quota()
     return cpus if quota is None else min(cpus, max(math.ceil(quota), 1))
 
 
 def cgroup_folders(root: Path = Path("/")) -> list[Path]:
     """The folders of this process's cgroup and its parents; [] without cgroup v2."""
     base = root / "sys/fs/cgroup"
+    return _folders(root, "", base) if (base / "cgroup.controllers").exists() else []
+
+
+def _folders(root: Path, controller: str, base: Path) -> list[Path]:
+    """Those of a hierarchy, the innermost first. `controller`: "" is cgroup v2's."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except (OSError, ValueError):
         return []
-    path = next((line[3:] for line in lines if line.startswith("0::")), None)
-    if path is None or not (base / "cgroup.controllers").exists():
+    rows = (line.split(":", 2) for line in lines)
+    path = next((row[2] for row in rows if controller in row[1].split(",")), None)
+    if path is None:
         return []
     # A cgroup outside the root of the namespace is shown with ".."
     parts = [part for part in PurePosixPath(path).parts if part not in ("/", "..")]
     return [base.joinpath(*parts[:n]) for n in range(len(parts), -1, -1)]
 
 
-def cpu_quota(folders: list[Path]) -> float | None:
-    """The number of CPUs for whose time these cgroups allow; None: all."""
-    quotas = []
-    for folder in folders:
-        try:
-            most, period = (folder / "cpu.max").read_text().split()
-            quotas.append(int(most) / int(period))
-        except (OSError, ValueError):        # no such controller; "max"
-            continue
-    return min(quotas, default=None)
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """The number of CPUs for whose time the cgroups allow; None: all. The controller is
+    in cgroup v2, or in a hierarchy of its own, as cgroup v1 has it."""
+    rows = [_texts(folder / "cpu.max") for folder in cgroup_folders(root)] + [
+        _texts(folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us")
+        for folder in _folders(root, "cpu", root / "sys/fs/cgroup/cpu")]
+    # Without a limit the first word is "max", and -1 in cgroup v1
+    return min((int(row[0]) / int(row[1]) for row in rows
+                if len(row) == 2 and row[0].isdigit()), default=None)
+
+
+def _texts(*paths: Path) -> list[str]:
+    """The words of these files; []: one of them is not there."""
+    try:
+        return " ".join(path.read_text() for path in paths).split()
+    except (OSError, ValueError):
+        return []
 
 
 def pinned_cpus(config: Config) -> tuple[int, ...]:

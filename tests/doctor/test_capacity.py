@@ -95,7 +95,7 @@ def test_a_limit_further_up_counts(tmp_path):
         "kubepods/cpu.max": "200000 100000", "kubepods/pod1/c/memory.max": "max",
         "kubepods/memory.max": str(512 * MIB)})
     folders = cpus.cgroup_folders(root)
-    assert cpus.cpu_quota(folders) == 0.5
+    assert cpus.cpu_quota(root) == 0.5
     assert capacity.least(folders, "memory.max") == 512 * MIB
     assert capacity.least(folders, "pids.max") is None
 
@@ -104,10 +104,9 @@ def test_a_limit_further_up_counts(tmp_path):
     ("max", 8), ("50000", 1), ("150000", 2), ("400000", 4), ("1600000", 8)])
 def test_workers_are_as_many_as_cpus_that_the_quota_pays_for(
         most, workers, tmp_path, monkeypatch):
-    folders = cpus.cgroup_folders(cgroup(tmp_path, "/c", {
-        "c/cpu.max": f"{most} 100000"}))
+    quota = cpus.cpu_quota(cgroup(tmp_path, "/c", {"c/cpu.max": f"{most} 100000"}))
     monkeypatch.setattr(cpus, "usable", lambda: tuple(range(8)))
-    monkeypatch.setattr(cpus, "cgroup_folders", lambda: folders)
+    monkeypatch.setattr(cpus, "cpu_quota", lambda: quota)
     assert cpus.count_workers(from_options()) == workers
     assert cpus.count_workers(from_options(workers=7)) == 7
     assert cpus.count_workers(from_options(pin="3,4,5")) == 3
@@ -115,7 +114,21 @@ def test_workers_are_as_many_as_cpus_that_the_quota_pays_for(
 
 def test_cgroup_v1_is_not_taken_for_no_limit(tmp_path):
     tree(tmp_path, proc__self__cgroup="5:memory:/a\n0::/\n")
-    assert verdicts(capacity.check_cgroup(make_case(tmp_path))) == {"cgroup": "note"}
+    assert verdicts(capacity.check_cgroup(make_case(tmp_path))) == {
+        "cpu.max": "ok", "cgroup": "note"}
+
+
+@pytest.mark.parametrize(("folder", "most", "quota"), [
+    ("docker/c/", "150000", 1.5), ("docker/", "150000", 1.5), ("docker/c/", "-1", None),
+    ("", "150000", 1.5)])               # a container has only its own folder, as root
+def test_the_quota_of_cgroup_v1_counts(tmp_path, folder, most, quota):
+    """Such a container had a worker for each CPU of the host."""
+    tree(tmp_path, proc__self__cgroup="5:memory:/a\n4:cpu,cpuacct:/docker/c\n0::/\n")
+    cpu = tmp_path / "sys/fs/cgroup/cpu" / folder
+    cpu.mkdir(parents=True)
+    (cpu / "cpu.cfs_quota_us").write_text(f"{most}\n")
+    (cpu / "cpu.cfs_period_us").write_text("100000\n")
+    assert cpus.cpu_quota(tmp_path) == quota
 
 
 @pytest.mark.parametrize(("quota", "workers", "verdict"), [
