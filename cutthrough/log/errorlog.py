@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -75,10 +76,25 @@ def escape(text: str) -> str:
                    for c in text)
 
 
-def shorten(text: str) -> str:
-    if len(text) <= MOST_TEXT:
+def shorten(text: str, most: int = MOST_TEXT) -> str:
+    """Leaves out the middle: what a text is about is at its beginning, and what a
+    traceback of several exceptions is about at both of its ends."""
+    if len(text) <= most:
         return text
-    return f"{text[:MOST_TEXT]}… ({len(text) - MOST_TEXT} more characters)"
+    half = most // 2
+    return f"{text[:half]}… ({len(text) - 2 * half} more characters) …{text[-half:]}"
+
+
+def format_traceback(info: Any) -> str:
+    """Shortened: the exception's own text does not count with its stack, or the one
+    that is long would leave nothing of the other."""
+    stack = logging.Formatter().formatException(info)
+    if len(stack) <= MOST_TEXT:
+        return stack
+    text = "".join(traceback.format_exception_only(info[1])).rstrip("\n")
+    if not stack.endswith(text):                  # a group's is drawn in a frame
+        return shorten(stack)
+    return shorten(stack[:-len(text)], MOST_TEXT // 2) + shorten(text, MOST_TEXT // 2)
 
 
 def show_traceback(text: str) -> str:
@@ -88,16 +104,16 @@ def show_traceback(text: str) -> str:
 
 
 def make_line(form: str, source: str, level: str, message: str,
-              fields: Mapping[str, Any], traceback: str = "") -> str:
-    """Returns one line; in text several if there is a `traceback`."""
+              fields: Mapping[str, Any], raised: str = "") -> str:
+    """Returns one line; in text several if there is a traceback in `raised`."""
     if form == "text":
         line = " ".join(filter(None, (message, show_fields(fields))))
         prefix = f"cutthrough: {source}: " if source else "cutthrough: "
-        return prefix + escape(line) + (show_traceback(traceback) if traceback else "")
+        return prefix + escape(line) + (show_traceback(raised) if raised else "")
     at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = {"time": at, "level": level, "source": source or "supervisor",
             "pid": os.getpid(), "message": message}
-    more = {"traceback": traceback} if traceback else {}
+    more = {"traceback": raised} if raised else {}
     if form == "json":
         return _to_json({**head, **fields, **more})
     return show_fields({**head, **fields, **more})
@@ -118,14 +134,10 @@ class ErrorLog(logging.Handler):
         try:
             self.report_suppressed()
             if self._is_allowed(record):
-                traceback = ""
-                if record.exc_info:
-                    traceback = shorten(
-                        logging.Formatter().formatException(record.exc_info))
                 if not self._write(
                         _levels.get(record.levelname, "info"),
-                        shorten(record.getMessage()),
-                        getattr(record, "fields", {}), traceback):
+                        shorten(record.getMessage()), getattr(record, "fields", {}),
+                        format_traceback(record.exc_info) if record.exc_info else ""):
                     self._counts[_key(record)][2] += 1
         except Exception:                    # logging's rule: the caller never sees it
             self.handleError(record)
@@ -159,9 +171,9 @@ class ErrorLog(logging.Handler):
             del self._counts[key]
 
     def _write(self, level: str, message: str, fields: Mapping[str, Any],
-               traceback: str = "") -> bool:
+               raised: str = "") -> bool:
         return self._out.write(
-            make_line(self.form, self._source, level, message, fields, traceback))
+            make_line(self.form, self._source, level, message, fields, raised))
 
     def close(self) -> None:
         self._out.close()

@@ -122,6 +122,29 @@ def test_a_fault_comes_with_its_traceback(said: Said) -> None:
     assert "the reason" in lines[-1] and ("Traceback" in lines[0]) == (len(lines) == 1)
 
 
+@pytest.mark.parametrize("text", ["the reason", "the reason" + "x" * 100_000])
+@pytest.mark.parametrize("said", FORMS, indirect=True)
+def test_a_long_traceback_ends_with_what_was_raised(said: Said, text: str) -> None:
+    """Of a deep stack the log had the outermost calls alone."""
+    def raise_behind(error: BaseException, calls: int) -> None:
+        if calls % 2:                   # two lines: repeats of one are left out anyway
+            raise_behind(error, calls - 1)
+        elif calls:
+            raise_behind(error, calls - 1)
+        else:
+            raise error
+    try:
+        try:
+            raise_behind(KeyError("before"), 200)
+        except KeyError:
+            raise_behind(ValueError(text), 200)
+    except ValueError as error:
+        said.log.error("a fault", exc_info=error)
+    shown = "\n".join(said.lines())
+    assert "Traceback" in shown and "ValueError: the reason" in shown
+    assert len(shown) < 20_000
+
+
 @pytest.mark.parametrize("said", FORMS, indirect=True)
 def test_of_a_long_text_the_beginning_is_logged(said: Said) -> None:
     """The body that an exception of a filter quoted was escaped for seconds, in the
