@@ -179,6 +179,14 @@ def finish(argv: Sequence[str] | None) -> int:
         return 128 + signal.SIGINT
     except ModuleNotFoundError as error:
         return tell_unbuilt(error)
+    except ImportError as error:
+        if ".so" not in str(error):
+            raise
+        # "failed to map segment" of libc; as well of a file system without exec
+        why = "" if "failed to map" not in str(error) else (
+            ": not enough memory (ulimit -v, MemoryMax=), or mounted with noexec")
+        print(f"cutthrough: a library cannot be loaded: {error}{why}", file=sys.stderr)
+        return 1
     except MemoryError:
         print("cutthrough: not enough memory (ulimit -v, MemoryMax=)", file=sys.stderr)
         return 1

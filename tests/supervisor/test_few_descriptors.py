@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from cutthrough.cli import main as cli
 from tests.support.proxy import ROOT, clean_environment
 
 
@@ -48,3 +49,16 @@ if "cutthrough.worker.main" in sys.orig_argv:
     assert (f"ends, because a limit of this process is too low (ulimit -a): {shown}\n"
             in done.stderr)
     assert "exited before it was ready: status 1" in done.stderr
+
+
+@pytest.mark.parametrize("text, shown", [
+    ("x.so: failed to map segment from shared object", "not enough memory (ulimit -v"),
+    ("libssl.so.3: cannot open shared object file: No such file", "libssl.so.3: cann")])
+def test_a_library_that_cannot_be_loaded_is_one_line(monkeypatch, capsys, text, shown):
+    """With `ulimit -v 30000` it was a traceback."""
+    def fail(_):
+        raise ImportError(text)
+    monkeypatch.setattr(cli, "dispatch", fail)
+    assert cli.main(["check"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("cutthrough: a library cannot be loaded: ") and shown in line
