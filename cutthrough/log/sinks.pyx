@@ -45,7 +45,7 @@ cdef extern from *:
     int sendmmsg(int fd, mmsghdr *messages, unsigned int n, int flags) nogil
 
 cdef extern from "<errno.h>" nogil:
-    int EMSGSIZE, EWOULDBLOCK
+    int EMSGSIZE, ESTALE, EWOULDBLOCK
 
 cdef extern from "<poll.h>" nogil:
     struct pollfd:
@@ -121,7 +121,7 @@ cdef class FileSink(LogSink):
     cdef bint is_file, is_socket
     cdef bint is_own            # the open file is not shared: its offset is our last write's
     cdef bint torn              # the file ends within a line
-    cdef bint is_missing        # not opened yet; `fd` is /dev/null
+    cdef bint is_missing        # to be opened: not yet, `fd` is /dev/null; or NFS has lost it
 
     def __init__(self, path, required=True, heading=b""):
         """`path`: a path, "-" for standard output, or a descriptor, which the sink then
@@ -185,6 +185,7 @@ cdef class FileSink(LogSink):
         return not self.due
 
     cdef int note_error(self, ssize_t r) except -1:
+        self.is_missing = r < 0 and errno == ESTALE and self.is_own
         self.error_text = None if r >= 0 or errno == EAGAIN else strerror(errno).decode()
         return 0
 

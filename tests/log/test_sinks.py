@@ -1,6 +1,7 @@
 """A disk that is full: half a line may be written, and none is mixed with another."""
 
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from cutthrough.log.sinks import FileSink
 from tests.doors.log import offer
+from tests.support.preload import build_preload
 from tests.support.proxy import ROOT
 
 # The limit of a file's size stands for a disk that is full. It is the process's, so the
@@ -55,9 +57,10 @@ print(offer(other, line), offer(one, line))
 LINE = "0123456789abcdef" * 6 + "abc"
 
 
-def run(script: str, *args: str) -> list[str]:
+def run(script: str, *args: str, **more: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", script, *args], cwd=ROOT,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **more})
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -130,3 +133,37 @@ def test_a_lock_of_anybody_else_is_not_waited_for(tmp_path: Path) -> None:
         sink = FileSink(str(path), heading=b"time,client\n")
         assert [offer(sink, b"1,a\n") for _ in range(3)][-1] == 4
     sink.close()
+
+
+# ESTALE of NFS: another host has removed the file, or the server has lost it
+STALE = """
+#include <errno.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+static int calls;
+ssize_t writev(int fd, const struct iovec *pieces, int n) {
+    if (!calls++) { errno = ESTALE; return -1; }
+    return syscall(SYS_writev, fd, pieces, n);
+}
+"""
+
+LOST = """
+import os, sys
+from cutthrough.log.sinks import FileSink
+from tests.doors.log import offer
+
+path = sys.argv[1]
+sink = FileSink(path)
+print(offer(sink, b"a line\\n"), sink.error_text)
+os.rename(path, f"{path}.lost")
+print(offer(sink, b"a line\\n"), sink.error_text)
+"""
+
+
+def test_a_file_that_its_server_has_lost_is_opened_again(tmp_path: Path) -> None:
+    """No line was written until the log was reopened by hand."""
+    path = tmp_path / "log"
+    assert run(LOST, str(path), **build_preload(tmp_path, STALE)) == [
+        "0 Stale file handle", "7 None"]
+    assert path.read_text() == "a line\n"
