@@ -155,7 +155,7 @@ exchange/heads exchange/json_values exchange/scan exchange/search
 exchange/user_information
 tape/batch tape/end_columns tape/ended tape/observer tape/plain tape/records tape/ring
 tape/ring_exchange
-recording/record/row_encoder session/replay/answers session/replay/replay
+recording/record/row_encoder session/replay/answer_cache session/replay/replay
 session/transfer/delivery session/transfer/filtered_head session/transfer/filtering
 session/transfer/responder session/transfer/to_filters storage/sqlite_batch
 """.split())

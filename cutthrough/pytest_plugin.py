@@ -85,10 +85,10 @@ class Cassette:
         * stands for anything in the method, the path and the query; the first that fits
         answers. With `template`, headers and body are templates of the request. Without
         a cassette whatever else is asked is refused."""
-        from cutthrough.recording.play.answers import make_answer, make_response
+        from cutthrough.recording.play.stubs import make_response, make_stub
 
         response = make_response(status, json, text, content, headers or {})
-        self._running.respond(make_answer(url, method, response, template))
+        self._running.respond(make_stub(url, method, response, template))
 
 
 class _Running:
@@ -108,7 +108,7 @@ class _Running:
             check_file("run", config, OWN)
         directory = folder / "sessions"
         self._sessions, self._directory = Sessions(directory), directory
-        self._answers: list[Recording] = []
+        self._stubs: list[Recording] = []
         self.bundle = folder / "bundle.pem"
         authority = str(folder / "ca")
         # The system's roots would cost each client of Python 20 ms
@@ -136,7 +136,7 @@ class _Running:
             failed.pop_all()
 
     def _begin(self, mode: str, cassette: Path | None, slug: str) -> None:
-        from cutthrough.recording.play.answers import write_answers
+        from cutthrough.recording.play.stubs import write_stubs
 
         before = self._name
         self._count += 1
@@ -150,11 +150,11 @@ class _Running:
         if recordings:
             session.put(recordings)
         session.close()
-        self._answers = []
+        self._stubs = []
         # None yet if all is recorded; else requests are noted beside them
         name = f"{self._count}" if self._mode != "record" else ""
         if name:
-            write_answers(self._directory, name, ())
+            write_stubs(self._directory, name, ())
         self._proxy.switch(mode=self._mode, session=self._name, answers=name)
         self._proxy.new_lines()              # of requests that no test waited for
         self._lines = []
@@ -179,12 +179,12 @@ class _Running:
         with hold(cassette, is_shared=True):
             return read_folder(cassette)[1]
 
-    def respond(self, answer: "Recording") -> None:
-        from cutthrough.recording.play.answers import write_answers
+    def respond(self, stub: "Recording") -> None:
+        from cutthrough.recording.play.stubs import write_stubs
 
-        self._answers.append(answer)
+        self._stubs.append(stub)
         name = f"{self._count}"
-        write_answers(self._directory, name, self._answers)
+        write_stubs(self._directory, name, self._stubs)
         self._proxy.switch(answers=name)
 
     def requests(self) -> list[Request]:
@@ -203,13 +203,13 @@ class _Running:
             for line in self._lines]
 
     def _requests_by_key(self) -> "dict[tuple[bool, str, str], list[AskedRequest]]":
-        """The requested recordings and answers, and the new recordings."""
-        from cutthrough.recording.play.answers import read_asked
+        """The requests that recordings or stubs answered, and the new recordings."""
+        from cutthrough.recording.play.stubs import read_requests
         from cutthrough.tools.run import key_of
 
         requests_by_key: dict[tuple[bool, str, str], list[AskedRequest]] = {}
         for is_recorded, requests in (
-                (False, read_asked(self._directory, f"{self._count}")),
+                (False, read_requests(self._directory, f"{self._count}")),
                 (True, [recording.request
                         for recording in self._recordings()[self._read:]])):
             for request in requests:

@@ -98,7 +98,7 @@ KNOWN = {
                                         "regex _escaped": "re.escape",
                                         "regex _compile": "of names, possessive",
                                         "regex _end": "of classes"},
-    "recording/play/answers.py": {"parser read_asked": "our own workers'"},
+    "recording/play/stubs.py": {"parser read_requests": "our own workers'"},
     "recording/sessions/folder.py": {
         "parser pack": "what json.dumps has written",
         "parser pack_bytes": "an operator exports; a body within the session's bound",

@@ -57,7 +57,7 @@ from cutthrough.session.transfer.to_filters cimport leave_filters
 from cutthrough.session.transfer.tunnel cimport start_tunnel
 from cutthrough.session.ways.dials cimport begin_dial, dial_anew, outcome_of_errno, relieve
 from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
-from cutthrough.session.ways.local cimport answer_by
+from cutthrough.session.ways.local cimport connect_function
 from cutthrough.session.ways.parents cimport (
     choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
     seeks_parent, set_source_aside, way_of)
@@ -75,12 +75,12 @@ assert len(ESTABLISHED) == ESTABLISHED_BYTES
 
 cdef int answer_by_function(Client c) except -1:
     if c.extras.replay is not None and (<Replay>c.extras.replay).function is not None:
-        return parked(answer_by(c, (<Replay>c.extras.replay).function))
+        return parked(connect_function(c, (<Replay>c.extras.replay).function))
     if c.context.local_origins is None or (
             c.request.narrowed and c.request.narrowed != CERTIFIED):
         return OK
     function = c.context.local_origins.get(key_of_way(c))
-    return OK if function is None else parked(answer_by(c, function))
+    return OK if function is None else parked(connect_function(c, function))
 
 
 cdef int choose_way(Client c) except -1:

@@ -12,7 +12,7 @@ from cutthrough.policy.answer import Caller
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.policy.source import RECORDINGS, Code, Policy
 from cutthrough.session.model.context import Context
-from cutthrough.session.replay.answers import Answers
+from cutthrough.session.replay.answer_cache import AnswerCache
 from cutthrough.tape.ring import Ring
 from cutthrough.tape.ring_room import RingRoom
 from cutthrough.worker.transaction import Transaction
@@ -37,7 +37,7 @@ class Recordings:
         self._room: RingRoom | None = None
         self._program, self._slot = program, slot
         self._gate = gate or Gate()
-        self._answers = Answers()
+        self._answer_cache = AnswerCache()
         self._player: Player | None = None
         self._hooks: Any = None
         self._code: tuple[str, Code | None] = ("", None)
@@ -61,7 +61,7 @@ class Recordings:
         if code != self._code:
             hooks = make_hooks(config, generation.policy)
         player = self._player or Player(
-            self._set_mode, self._answers, self._gate, self._slot)
+            self._set_mode, self._answer_cache, self._gate, self._slot)
         settings = Settings(
             directory=config.recording_directory, session=config.recording_session,
             choice=Choice(config.recording_session_field,
@@ -91,7 +91,7 @@ class Recordings:
     def _assign(self, player: "Player", room: RingRoom | None) -> None:
         context = self._context
         self._player = context.player = player
-        context.answers = self._answers
+        context.answer_cache = self._answer_cache
         self._room = context.room = room
 
     def _set_mode(self, mode: str) -> None:

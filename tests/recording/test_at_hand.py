@@ -17,7 +17,7 @@ from cutthrough.recording.play.player import Player, Settings
 from cutthrough.recording.play.shared import Line, Ready
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from cutthrough.session.replay.answers import Answers
+from cutthrough.session.replay.answer_cache import AnswerCache
 from tests.recording.answers import recording, request
 
 REQUESTS = st.builds(
@@ -121,7 +121,7 @@ def test_answers_that_take_time_or_are_changed_are_not_made():
         one = recording(number, request(f"/{number}"), **more.pop("of", {}))
         return replace(one, response=Response(status=200, **more))
 
-    answers = Answers()
+    answers = AnswerCache()
     matcher = filled(
         with_response(1, chunks=(Chunk(0, b"x"),)),
         with_response(2, chunks=(Chunk(0, b"x" * 40_000),)),
@@ -136,7 +136,7 @@ def test_answers_that_take_time_or_are_changed_are_not_made():
 
 
 def test_answers_have_two_halves_and_the_older_is_forgotten():
-    answers, body = Answers(), bytes(1 << 20)
+    answers, body = AnswerCache(), bytes(1 << 20)
 
     def add(number):
         return answers.prepare(Line(False, 80, b"a", b"GET /%d HTTP/1.1\r" % number),
@@ -164,7 +164,7 @@ def test_a_body_that_the_matcher_has_anyhow_takes_no_room(chunks, expected):
             status=200, fields=fields, chunks=tuple(
                 Chunk(at, bytes([number % 256]) * size) for at in range(chunks))))
         for number in range(1, 2201)])
-    answers = Answers()
+    answers = AnswerCache()
     assert prepare(matcher, matcher.numbers(), answers) is (chunks == 1)
     assert expected - 60 < len(answers) <= expected
 
@@ -179,7 +179,7 @@ def test_a_session_that_comes_into_force_has_its_answers_made(tmp_path, mode, mo
     session = Sessions(tmp_path).create("one")
     session.add([recording(0, request(f"/{number}")) for number in range(500)])
     write_state(tmp_path, State(mode, "one"))
-    answers = Answers()
+    answers = AnswerCache()
 
     async def run():
         player = Player(lambda _mode: None, answers)
@@ -200,7 +200,7 @@ def test_a_long_session_is_in_force_before_all_its_answers_are_made(
     session = Sessions(tmp_path).create("one")
     session.add([recording(0, request(f"/{number}")) for number in range(1000)])
     write_state(tmp_path, State("replay", "one"))
-    answers = Answers()
+    answers = AnswerCache()
 
     async def run():
         one = Player(lambda _mode: None, answers)
@@ -248,7 +248,7 @@ def test_a_recording_of_another_url_leaves_what_is_at_hand(tmp_path):
     session = Sessions(tmp_path).create("one")
     session.add([recording(0, request(f"/{number}")) for number in range(50)])
     write_state(tmp_path, State("cache", "one"))
-    answers = Answers()
+    answers = AnswerCache()
 
     async def run():
         player = Player(lambda _mode: None, answers)

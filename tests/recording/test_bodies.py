@@ -19,11 +19,11 @@ class Pieces:
 
 
 class Exchange(SimpleNamespace):
-    def collect_request(self) -> Pieces:
+    def collect_request_body(self) -> Pieces:
         return Pieces()
 
     def send_continue(self) -> None: ...
-    def keep_rest(self) -> None: ...
+    def pause_request(self) -> None: ...
 
     def refuse(self, reason: str, _text: str) -> None:
         self.peak = tracemalloc.get_traced_memory()[1]

@@ -14,7 +14,7 @@ from cutthrough.recording.formats.replayproxy import Base, read_export
 from cutthrough.recording.formats.vcr import read_cassette
 from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.model.recording import Recording, Request, Response
-from cutthrough.recording.play.answers import make_answer, make_response
+from cutthrough.recording.play.stubs import make_response, make_stub
 from cutthrough.recording.sessions.directory import Sessions
 from tests.capture.dumps import dump, response, state
 from tests.capture.dumps import request as sent
@@ -99,7 +99,7 @@ def test_a_status_of_no_answer(tmp_path, status):
         tmp_path, "json", document(1, uri="/1", status=status),
         document(2, uri=f"/{GOOD}")), Base("http", "a")))
     with pytest.raises(NotImported):
-        make_answer("http://a/", "GET", make_response(status, None, "", b"", {}))
+        make_stub("http://a/", "GET", make_response(status, None, "", b"", {}))
 
 
 def test_a_text_that_cannot_be_kept_costs_its_pair_alone():

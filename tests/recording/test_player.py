@@ -12,14 +12,14 @@ import pytest
 
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.routes import Route
-from cutthrough.recording.play.answers import write_answers
 from cutthrough.recording.play.player import Player, Settings
 from cutthrough.recording.play.request import CACHES
+from cutthrough.recording.play.stubs import write_stubs
 from cutthrough.recording.sessions import directory as sessions
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.recording.sessions.session import Manifest
-from cutthrough.session.replay.answers import Answers
+from cutthrough.session.replay.answer_cache import AnswerCache
 from tests.recording.answers import recording, request
 from tests.support.wait import PATIENCE, wait_until
 
@@ -32,7 +32,7 @@ def test_the_oldest_go_without_reading_the_others_again(tmp_path):
     session = Sessions(tmp_path).create("one", Manifest(count=5))
     session.put(some_of(5))
     write_state(tmp_path, State("cache", "one"))
-    answers = Answers()
+    answers = AnswerCache()
 
     async def run():
         player = Player(lambda _mode: None, answers)
@@ -71,7 +71,7 @@ def test_recordings_that_come_faster_than_they_are_read_do_not_keep_a_look(
         return read(self, number, most)[:1]
 
     async def run():
-        player = Player(lambda _mode: None, Answers())
+        player = Player(lambda _mode: None, AnswerCache())
         player.configure(Settings(directory=str(tmp_path), session="one"))
         for least in (1, 3):
             assert await asyncio.wait_for(player.look(), PATIENCE) == ""
@@ -89,7 +89,7 @@ def test_hits_that_others_count_do_not_have_a_session_read(tmp_path):
     write_state(tmp_path, State("replay", "one"))
 
     async def run():
-        player = Player(lambda _mode: None, Answers())
+        player = Player(lambda _mode: None, AnswerCache())
         player.configure(Settings(directory=str(tmp_path), session="one"))
         await player.look()
         matcher = player.matcher
@@ -110,7 +110,7 @@ def test_large_recordings_are_read_a_few_at_a_time(tmp_path):
     write_state(tmp_path, State("replay", "one"))
 
     async def run():
-        player = Player(lambda _mode: None, Answers())
+        player = Player(lambda _mode: None, AnswerCache())
         player.configure(Settings(directory=str(tmp_path), session="one"))
         await player.look()
         assert player.matcher.numbers() == [*range(1, 8)]
@@ -129,7 +129,7 @@ def test_hits_are_written_while_the_worker_serves(tmp_path):
     session = Sessions(tmp_path).create("one")
     session.put(some_of(3))
     write_state(tmp_path, State("replay", "one"))
-    answers, longest = Answers(), 0.0
+    answers, longest = AnswerCache(), 0.0
 
     def get(number):                         # in another thread
         with contextlib.closing(Sessions(tmp_path).open("one")) as found:
@@ -177,13 +177,13 @@ def test_a_test_gets_what_its_cassette_had_in_order(tmp_path, is_of_test):
     session = Sessions(tmp_path).create("one")
     session.put(some_of(2))
     if is_of_test:
-        write_answers(tmp_path, "mine", [])
+        write_stubs(tmp_path, "mine", [])
     write_state(tmp_path, State("cache", "one", answers="mine" * is_of_test))
     values = CACHES, "GET /a HTTP/1.1\r\n\r\n", "a.test", 80, "http", 1, False, False
     asked = request("/a")
 
     async def run():
-        player = Player(lambda _mode: None, Answers())
+        player = Player(lambda _mode: None, AnswerCache())
         player.configure(Settings(directory=str(tmp_path), session="one"))
         assert await player.look() == ""
         play = player.begin(mock.Mock(has_filters=False), values, ("me", "", False))
@@ -206,7 +206,7 @@ def test_nothing_is_read_while_nothing_is_replayed(tmp_path, mode):
     write_state(tmp_path, State(mode, "one"))
 
     async def run():
-        player = Player(lambda _mode: None, Answers())
+        player = Player(lambda _mode: None, AnswerCache())
         player.configure(Settings(directory=str(tmp_path), session="one", plays=False))
         assert await player.look() == ""
         session = Sessions(tmp_path).create("one")
@@ -249,7 +249,7 @@ def test_no_file_of_a_session_is_touched_in_the_loop(tmp_path, monkeypatch):
     session = Sessions(tmp_path).create("one")
     session.put(some_of(3))
     write_state(tmp_path, State("replay", "one"))
-    answers = Answers()
+    answers = AnswerCache()
 
     async def run():
         loops.add(threading.get_ident())

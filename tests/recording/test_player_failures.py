@@ -13,13 +13,13 @@ from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.patterns import make_predicate
 from cutthrough.recording.model.recording import Pattern
-from cutthrough.recording.play.answers import write_answers
 from cutthrough.recording.play.player import Player, Settings
+from cutthrough.recording.play.stubs import write_stubs
 from cutthrough.recording.sessions import directory as sessions
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from cutthrough.session.replay.answers import Answers
+from cutthrough.session.replay.answer_cache import AnswerCache
 from tests.recording.answers import recording, request
 from tests.support.wait import PATIENCE
 
@@ -44,7 +44,7 @@ def folder(tmp_path):
 
 def run(folder, play, modes=None, **more):
     async def main():
-        player = Player((modes if modes is not None else []).append, Answers())
+        player = Player((modes if modes is not None else []).append, AnswerCache())
         player.configure(Settings(
             directory=str(folder), session="first", **more))
         try:
@@ -245,13 +245,13 @@ def test_a_malformed_mode_keeps_no_request_waiting(folder):
 
 def test_a_malformed_answer_costs_itself_alone(folder, caplog):
     odd = Pattern(part="query", key="a", how="array", value="{}")
-    write_answers(folder, "mine", [
+    write_stubs(folder, "mine", [
         recording(0, request("/x"), patterns=(pattern,)) for pattern in (
             odd, Pattern(part="path", value="/x"))])
     write_state(folder, State("replay", "first", answers="mine"))
 
     async def play(player):
         assert await player.look() == ""
-        assert player._in_force.shared.first.numbers() == [2]
+        assert player._in_force.shared.stubs.numbers() == [2]
     run(folder, play)
     assert "answer 1 of mine: " in caplog.text

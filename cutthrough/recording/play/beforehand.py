@@ -1,7 +1,7 @@
 """Answers made before their first request, while a session comes into force.
 
 Each equals a Play's answer, the first time and later, to any request with this line.
-`session.replay.answers` finds it by the bytes of such a request, so the first of
+`session.replay.answer_cache` finds it by the bytes of such a request, so the first of
 these requests costs as little as the next. An answer is left to the Play if it depends
 on more (a body, fields, a sequence, state), takes time or is changed.
 """
@@ -18,24 +18,24 @@ from cutthrough.recording.model.heads import (
 )
 from cutthrough.recording.model.sluices import PIECE
 from cutthrough.recording.play.alter import changes
-from cutthrough.recording.play.shared import Answers, Line, Ready
+from cutthrough.recording.play.shared import AnswerCache, Line, Ready
 
 # Bytes; a longer recording is not read, because at most PIECE is sent at once
 MOST_PACKED = 2 * PIECE
 
 
-def prepare(matcher: Matcher, numbers: Iterable[int], answers: Answers) -> bool:
+def prepare(matcher: Matcher, numbers: Iterable[int], cache: AnswerCache) -> bool:
     """False if there is no room for more."""
-    if answers.by_fields:
+    if cache.by_fields:
         return True
-    return all(_put(match, packed, matcher.readable.mark(number), answers)
+    return all(_put(match, packed, matcher.readable.mark(number), cache)
                for number in numbers
                if number in matcher
                and len(packed := matcher.packed(number)) < MOST_PACKED
                and (match := matcher.own_match(number)) is not None)
 
 
-def _put(match: Match, packed: bytes, mark: str, answers: Answers) -> bool:
+def _put(match: Match, packed: bytes, mark: str, cache: AnswerCache) -> bool:
     recording = match.recording
     request, response = recording.request, recording.response
     if changes(match, None) or takes_time(recording, speed=0):
@@ -50,7 +50,7 @@ def _put(match: Match, packed: bytes, mark: str, answers: Answers) -> bool:
         head, chunked = build_head(response, request.method, minor=1)
     except NotSent:                          # the reply to a request says so
         return True
-    return answers.prepare(
+    return cache.prepare(
         Line(request.scheme == "https", request.port, host, request_line),
         Ready(head, build_body(response, request.method, chunked), recording.number,
               packed, mark))

@@ -131,14 +131,14 @@ class BehindFilters:
     def id(self) -> str:
         return self._exchange.id
 
-    def answer_by(self, function: Callable[[socket.socket], None]) -> None:
-        self._exchange.answer_by(function)
+    def answer_by_function(self, function: Callable[[socket.socket], None]) -> None:
+        self._exchange.answer_by_function(function)
 
     def answer(self, head: bytes) -> Sluice:
         if self._refuses:
             return self._exchange.answer(head)
         peer = self._peer = Peer()
-        self._exchange.answer_by(peer.begin)
+        self._exchange.answer_by_function(peer.begin)
         peer.write(head)
         return peer
 
@@ -150,40 +150,40 @@ class BehindFilters:
         peer.finish()
         return True
 
-    def answer_meanwhile(self, head: bytes) -> Sluice:
+    def answer_early(self, head: bytes) -> Sluice:
         return self.answer(head)
 
-    def end_short(self) -> None:
+    def close_after_answer(self) -> None:
         """`finish` closes the connection, so the answer is not whole."""
 
-    def end_as(self, label: str, text: str) -> None:
+    def set_outcome(self, label: str, text: str) -> None:
         self._refuses = self._peer is None
-        self._exchange.end_as(label, text)
+        self._exchange.set_outcome(label, text)
 
     def refuse(self, label: str, text: str) -> None:
         self._exchange.refuse(label, text)
 
-    def collect_request(self) -> Sluice | None:
-        return self._exchange.collect_request()
+    def collect_request_body(self) -> Sluice | None:
+        return self._exchange.collect_request_body()
 
-    def end_of_request(self) -> None:
-        self._exchange.end_of_request()
+    def end_request_body(self) -> None:
+        self._exchange.end_request_body()
 
-    def keep_rest(self) -> None:
-        self._exchange.keep_rest()
+    def pause_request(self) -> None:
+        self._exchange.pause_request()
 
     def send_continue(self) -> None:
         self._exchange.send_continue()
 
-    def keep(self, head: bytes, body: bytes, sent: bytes, number: int, packed: bytes
-             ) -> None:
+    def cache_answer(self, head: bytes, body: bytes, sent: bytes, number: int,
+                     packed: bytes) -> None:
         """Keeps no answer at hand: it would be sent without its filters."""
 
-    def switch(self, function: Callable[[socket.socket], None]) -> None:
-        self._exchange.switch(function)
+    def answer_websocket(self, function: Callable[[socket.socket], None]) -> None:
+        self._exchange.answer_websocket(function)
 
-    def pass_on(self) -> None:
-        self._exchange.pass_on()
+    def go_to_origin(self) -> None:
+        self._exchange.go_to_origin()
 
-    def send_collected(self) -> bool:
-        return self._exchange.send_collected()
+    def send_collected_head(self) -> bool:
+        return self._exchange.send_collected_head()

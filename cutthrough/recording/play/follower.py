@@ -124,7 +124,7 @@ class Follower:
         self.shared.most_body = rules.most_body
         self.shared.tells_nearest = rules.tells_nearest
         self.shared.on_replay = rules.on_replay
-        self.shared.answers.clear()
+        self.shared.answer_cache.clear()
         self._mark = (-1,)
 
     async def look(self, rules: Rules, name: str, run: int, find_places: FindHold, *,
@@ -145,8 +145,8 @@ class Follower:
         self._is_whole = False
         await self.leave()
         self._name, self._mark, self._run = name, mark, run
-        if not plays and self.shared.first is None:
-            self.shared.answers.clear()      # Plays under way have their own
+        if not plays and self.shared.stubs is None:
+            self.shared.answer_cache.clear()      # Plays under way have their own
             self.shared.be_ready()
         elif mark and plays:
             self._session = await self._aside(open_session, rules.directory, name)
@@ -176,7 +176,7 @@ class Follower:
             if self.matcher is not matcher or self._rules is not rules:
                 return
             if not beforehand.prepare(
-                    matcher, numbers[at:at + STEP], self.shared.answers):
+                    matcher, numbers[at:at + STEP], self.shared.answer_cache):
                 return
             await asyncio.sleep(0)
 
@@ -205,7 +205,7 @@ class Follower:
     async def _read_changes(self, rules: Rules, find_places: FindHold) -> None:
         session = self._session
         assert session is not None
-        if self.shared.first is not None:    # a test is answered with what there was,
+        if self.shared.stubs is not None:    # a test is answered with what there was,
             return                           # and not with what it records
         version = await self._aside(session.version)
         if version == self._version:
@@ -219,7 +219,7 @@ class Follower:
             await self._load(rules, find_places)
             return
         if self._loaded.remove_below(oldest or self._last + 1):
-            self.shared.answers.clear()
+            self.shared.answer_cache.clear()
         self._version = version
 
     async def _read_more(self, session: Session) -> bool:
@@ -240,7 +240,7 @@ class Follower:
                 log.error("recording %d: %s", recording.number, reason_of(error))
                 continue
             if changes and loaded is self.matcher:
-                self.shared.answers.clear()
+                self.shared.answer_cache.clear()
             if time.monotonic() - turn > TURN_S:
                 await asyncio.sleep(0)
                 turn = time.monotonic()
@@ -257,8 +257,8 @@ class Follower:
 
     def _take(self, rules: Rules) -> None:
         self.shared.matcher, self.shared.rules = self._loaded, self._packed
-        self.shared.answers.clear()
-        self.shared.answers.take_hits()      # numbers of the earlier rows
+        self.shared.answer_cache.clear()
+        self.shared.answer_cache.take_hits()      # numbers of the earlier rows
         if self._session is not None:
             self.shared.mask = self._session.masker.messages
         self._see_fields(rules)
@@ -268,11 +268,11 @@ class Follower:
         """Do fields of requests count?"""
         wants = self._loaded.reads_fields or any(
             route.lane or route.key.fields for route in rules.routes)
-        self.shared.wants_fields = self.shared.answers.by_fields = wants
+        self.shared.wants_fields = self.shared.answer_cache.by_fields = wants
 
     async def count_hits(self) -> None:
         """Replays are in the session's file some time later."""
-        if self._session is not None and (hits := self.shared.answers.take_hits()):
+        if self._session is not None and (hits := self.shared.answer_cache.take_hits()):
             await asyncio.to_thread(write_hits, *self._counted_in, hits)
 
     async def leave(self) -> None:
@@ -290,7 +290,7 @@ class Follower:
             return work(*arguments)
 
     def count_last_hits(self) -> None:
-        if hits := self.shared.answers.take_hits():
+        if hits := self.shared.answer_cache.take_hits():
             write_hits(*self._counted_in, hits)
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ class Asked(Protocol):
     def decide(self) -> None: ...
     def miss(self, miss: Miss) -> None: ...
     def stop_reading(self, body: bytes, piece: bytes) -> None: ...
-    def note(self, miss: Miss) -> str: ...
+    def log_miss(self, miss: Miss) -> str: ...
     def refuse(self, text: str) -> None: ...
 
 
@@ -74,7 +74,7 @@ class InStep:
             play.wants_upload = False
             play.decide()
             return
-        sluice = exchange.collect_request()
+        sluice = exchange.collect_request_body()
         if sluice is None:
             return
         exchange.send_continue()
@@ -102,11 +102,11 @@ class InStep:
                 call.take(piece)
             except CallDiffers as error:
                 play.body = body.whole()
-                exchange.keep_rest()
+                exchange.pause_request()
                 play.miss(error.miss)
                 return
         play.body = body.whole()
-        exchange.end_of_request()
+        exchange.end_request_body()
         play.decide()
 
     async def _answer(self, candidate: Recording, sluice: Sluice) -> None:
@@ -115,7 +115,7 @@ class InStep:
         shared, exchange, play = self._shared, self._exchange, self._play
         result = await self._next_like(candidate)
         if isinstance(result, Miss):
-            exchange.keep_rest()
+            exchange.pause_request()
             play.miss(result)
             return
         try:
@@ -125,7 +125,7 @@ class InStep:
         except ReplayFailed as error:
             exchange.refuse("replay_failed", str(error))
             return
-        shared.answers.count(recording.number)
+        shared.answer_cache.count(recording.number)
         self._call.follow(recording)
         if recording.delay_us:
             await asyncio.sleep(recording.delay_us / 1e6)
@@ -166,7 +166,7 @@ class InStep:
                         call.look()
                     else:
                         ended = True
-                        exchange.end_of_request()
+                        exchange.end_request_body()
                         call.end()
                     if not call.follows(answering.recording):
                         answering = await self._instead(bytes(sent), down is not None)
@@ -179,13 +179,13 @@ class InStep:
             before_us = step.at_us
             del answering.left[0]
             if down is None:
-                down = exchange.answer_meanwhile(head)
+                down = exchange.answer_early(head)
             elif answering.left:
                 await write(down, step.data, chunked)
                 sent += step.data
             else:
                 if answering.recording.response.is_cut:
-                    exchange.end_short()
+                    exchange.close_after_answer()
                 elif chunked:
                     down.write(build_trailers(answering.recording.response.trailers))
                 down.finish()
@@ -199,18 +199,18 @@ class InStep:
                 not result.recording.response.body.startswith(sent)):
             raise CallDiffers(f"the call goes on as another recording behind message "
                           f"{call.message_count}, and has another answer already")
-        self._shared.answers.count(result.recording.number)
+        self._shared.answer_cache.count(result.recording.number)
         call.follow(result.recording)
         return Answering(result.recording, has_head, len(sent))
 
     def _end(self, miss: Miss, down: Sluice | None, chunked: bool) -> None:
-        text = self._play.note(miss)
+        text = self._play.log_miss(miss)
         log.warning("recordings: a call of %s ended: %s", self._play.arrival.host, text)
         exchange = self._exchange
         if down is None:
             self._play.refuse(text)
         elif chunked:
-            exchange.end_as("recording_missed", text)
+            exchange.set_outcome("recording_missed", text)
             down.write(build_trailers(refusal_trailers(text)))
             down.finish()
         else:

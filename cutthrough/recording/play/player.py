@@ -28,18 +28,18 @@ from cutthrough.recording.match.nearest import Glance
 from cutthrough.recording.match.routes import Key, Route
 from cutthrough.recording.model.grpc_messages import digest_of
 from cutthrough.recording.play.alter import OnReplay
-from cutthrough.recording.play.answers import Asked, read_answers
 from cutthrough.recording.play.behind_filters import BehindFilters
 from cutthrough.recording.play.follower import Failure, Follower, Hold
 from cutthrough.recording.play.request import Play
 from cutthrough.recording.play.shared import (
-    Answers,
+    AnswerCache,
     Arrival,
     Exchange,
     Hits,
     Shared,
     Values,
 )
+from cutthrough.recording.play.stubs import RequestLog, read_stubs
 from cutthrough.recording.sessions.aside import aside, leave_aside
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
@@ -87,21 +87,22 @@ def make_route(row: Any) -> Route:
 
 class Player:
     """Until `close`. `on_state` is called with each mode that comes into force.
-    `answers` are those of the session in force; unused if requests choose theirs."""
+    `answer_cache` has answers of the session in force; it is unused if requests choose
+    their sessions."""
 
-    def __init__(self, on_state: "OnState", answers: Answers, gate: Gate | None = None,
-                 worker: int = 0) -> None:
+    def __init__(self, on_state: "OnState", answer_cache: AnswerCache,
+                 gate: Gate | None = None, worker: int = 0) -> None:
         self._gate = gate or Gate()
         self.worker = worker                 # its number in identifiers of requests
         self._on_state = on_state
-        self._answers = answers
+        self._answer_cache = answer_cache
         self._settings: Settings | None = None
         self._state = State()
         self._state_mark: tuple[int, ...] = (-1,)
         self._name = ""
         self._miss_log = MissLog()
         self._in_force = Follower(
-            Shared(answers, self._miss_log, self._gate), self._miss_log.forget)
+            Shared(answer_cache, self._miss_log, self._gate), self._miss_log.forget)
         self._chosen: dict[str, Follower] = {}          # the last asked is the last
         self._given_up: list[Follower] = []
         self._nothing = Shared(Hits(), self._miss_log, self._gate)
@@ -115,8 +116,8 @@ class Player:
         self._looks = asyncio.Lock()
         self._failure = Failure()
         self._is_due = False                 # a mode, until its session is read
-        self._first = "", 0                  # the name of the answers, and their number
-        self._asked: Asked | None = None
+        self._stubs = "", 0                  # their name, and how many were read
+        self._request_log: RequestLog | None = None
 
     def set_rules(self, admits: Callable[[Asker, Glance], bool]) -> None:
         """Whether the rules let a client make a request: of the snapshot in force."""
@@ -138,9 +139,10 @@ class Player:
             self._close_lanes()
         self._settings = settings
         shared = self._in_force.shared
-        if settings.choice.is_free != (shared.answers is not self._answers):
-            shared.answers = Hits() if settings.choice.is_free else self._answers
-            self._answers.clear()
+        if settings.choice.is_free != (shared.answer_cache is not self._answer_cache):
+            shared.answer_cache = (
+                Hits() if settings.choice.is_free else self._answer_cache)
+            self._answer_cache.clear()
         for follower in self._followers():
             follower.configure(settings, is_elsewhere=is_elsewhere)
         self._state_mark = (-1,)
@@ -157,7 +159,7 @@ class Player:
             follower.close()
             follower.shared.close()
         self._close_lanes()
-        self._close_asked()
+        self._close_request_log()
         self._nothing.close()
         for peer in list(self._held.values()):
             peer.close()
@@ -278,7 +280,7 @@ class Player:
             state = read_state(folder)
             self._state, self._is_due = state, True
             self._name = state.session or settings.session
-            self._read_first(folder)
+            self._read_stubs(folder)
             self._state_mark = mark
         is_new, failure = False, None
         try:
@@ -338,32 +340,32 @@ class Player:
             follower.shared.be_ready()
             await follower.leave()
 
-    def _read_first(self, folder: Path) -> None:
-        """Reads a test's answers: adds new ones behind those that were read before."""
-        name, count = self._first
+    def _read_stubs(self, folder: Path) -> None:
+        """Reads a test's stubs: adds new stubs behind those that were read before."""
+        name, count = self._stubs
         shared = self._in_force.shared
         if name != self._state.answers:
-            self._close_asked()
+            self._close_request_log()
             name, count = self._state.answers, 0
-            shared.first = Matcher() if name else None
+            shared.stubs = Matcher() if name else None
             if name:
-                self._asked = Asked(folder, name)
-                shared.note = self._asked.note
-        if shared.first is not None:
-            answers = read_answers(folder, name)
-            for answer in answers[count:]:
+                self._request_log = RequestLog(folder, name)
+                shared.log_request = self._request_log.append
+        if shared.stubs is not None:
+            stubs = read_stubs(folder, name)
+            for stub in stubs[count:]:
                 try:
-                    shared.first.add(answer)
-                except Exception as error:   # whatever it is: of this answer (R71)
-                    log.error("answer %d of %s: %s", answer.number, name, error)
-            count = len(answers)
-        self._first = name, count
+                    shared.stubs.add(stub)
+                except Exception as error:   # whatever it is: of this stub (R71)
+                    log.error("stub %d of %s: %s", stub.number, name, error)
+            count = len(stubs)
+        self._stubs = name, count
 
-    def _close_asked(self) -> None:
-        self._in_force.shared.note = None
-        if self._asked is not None:
-            self._asked.close()
-            self._asked = None
+    def _close_request_log(self) -> None:
+        self._in_force.shared.log_request = None
+        if self._request_log is not None:
+            self._request_log.close()
+            self._request_log = None
 
     def _plays(self, settings: Settings) -> bool:
         mode = self._state.mode

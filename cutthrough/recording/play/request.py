@@ -1,11 +1,10 @@
 """One request that is replayed: its recording is found, and sent as its answer.
 
     start ─> (the body) ─> the matcher ─> answer        with its chunks and trailers
-                                └─> pass_on, refuse     no recording answers it (R60)
+                                └─> go_to_origin, refuse   no recording answers it (R60)
 
 If nothing has to be waited for, all of that happens within `start`. A body counts in
-the worker's bound while it is here, and is read elsewhere if that is costly (R64, R69):
-exchange.work.
+the worker's bound while it is here. exchange.work reads a costly body apart (R69).
 """
 
 import asyncio
@@ -143,7 +142,7 @@ class Play:
         and the request has gone its way."""
         exchange, most = self.exchange, self.shared.most_body
         body = self.collect()
-        sluice = exchange.collect_request()
+        sluice = exchange.collect_request_body()
         if sluice is None:
             return False
         exchange.send_continue()
@@ -156,13 +155,13 @@ class Play:
                 self.stop_reading(body.whole(), piece)
                 return False
         self.body = body.whole()
-        exchange.end_of_request()
+        exchange.end_request_body()
         return True
 
     def decide(self) -> None:
         shared, matcher = self.shared, self.shared.matcher
         assert matcher is not None
-        if shared.first is not None and self._answer_first(shared.first):
+        if shared.stubs is not None and self._answer_from_stubs(shared.stubs):
             return
         request = self.request(shared.wants_fields or self.arrival.has_body or (
             self.reader is not None and matcher.readable.has_variants))
@@ -204,10 +203,10 @@ class Play:
             return
         if isinstance(result, Draw) and not matcher.is_shared:
             result = matcher.take(result)
-        if isinstance(result, Draw) or shared.note is not None:
+        if isinstance(result, Draw) or shared.log_request is not None:
             self._begin(self._settle_apart, matcher, request, reading, holds, result)
         else:
-            self._follow(matcher, request, reading, result)
+            self._carry_out(matcher, request, reading, result)
 
     async def _settle_apart(self, matcher: Matcher, request: Request, reading: Reading,
                             holds: dict[Pattern, bool], result: Match | Miss | Draw
@@ -219,12 +218,12 @@ class Play:
             except KeyError:                 # a recording was deleted meanwhile
                 result = matcher.draw(request, reading, offers=self.arrival.offers,
                                       holds=holds, reader=self.reader)
-        if shared.note is not None and (
+        if shared.log_request is not None and (
                 isinstance(result, Match) or self.arrival.mode == REPLAYS):
-            await self._tell_asked(reading.request)
-        self._follow(matcher, request, reading, result)
+            await self._log_request(reading.request)
+        self._carry_out(matcher, request, reading, result)
 
-    def _follow(self, matcher: Matcher, request: Request, reading: Reading,
+    def _carry_out(self, matcher: Matcher, request: Request, reading: Reading,
                 result: Match | Miss) -> None:
         shared = self.shared
         if isinstance(result, Match) and result.recording.response.status == 101 and (
@@ -237,9 +236,9 @@ class Play:
             else:
                 self.miss(result)
             return
-        shared.answers.count(result.recording.number)
+        shared.answer_cache.count(result.recording.number)
         if result.recording.response.status == 101:
-            self.exchange.switch(partial(self._converse, result))
+            self.exchange.answer_websocket(partial(self._converse, result))
         elif changes(result, shared.on_replay):
             self._answer_changed(result, shared.on_replay)
         else:
@@ -252,8 +251,8 @@ class Play:
             self.miss(Miss(miss.reason, details="so many requests are missed that the "
                            "nearest recording is not looked for"))
             return
-        if self.shared.first is not None and not len(matcher):
-            matcher = self.shared.first
+        if self.shared.stubs is not None and not len(matcher):
+            matcher = self.shared.stubs
         miss = matcher.explain(request, reading, miss, offers=self.arrival.offers,
                                admits=miss_log.admitted_to(self.arrival.asker))
         likely = miss.likely
@@ -282,15 +281,15 @@ class Play:
 
     def miss(self, miss: Miss) -> None:
         if self.arrival.mode == REPLAYS:
-            self.refuse(self.note(miss))
+            self.refuse(self.log_miss(miss))
         else:
             self.shared.miss_log.missed += 1
-            self.exchange.pass_on()
+            self.exchange.go_to_origin()
 
     def stop_reading(self, body: bytes, piece: bytes) -> None:
         """There is no room for `piece`, which follows `body`."""
         self.body, self._beyond = body, piece     # their sum would be a copy
-        self.exchange.keep_rest()
+        self.exchange.pause_request()
         self.go_unread()
 
     def go_unread(self) -> None:
@@ -298,10 +297,10 @@ class Play:
         if self.arrival.mode == REPLAYS:
             self.exchange.refuse("content_limit", "")
         else:
-            self.exchange.pass_on()
+            self.exchange.go_to_origin()
 
-    def note(self, miss: Miss, number: str = "") -> str:
-        """Keeps it for operators, without the body. Returns the reply's text:
+    def log_miss(self, miss: Miss, number: str = "") -> str:
+        """Keeps the miss for operators, without the body. Returns the reply's text:
         the reason, and the number under which they find the rest (R74)."""
         shared = self.shared
         assert shared.matcher is not None
@@ -318,7 +317,7 @@ class Play:
         if not is_call(self.arrival.head):
             self.exchange.refuse("recording_missed", text)
             return
-        self.exchange.end_as("recording_missed", text)
+        self.exchange.set_outcome("recording_missed", text)
         response = refusal(text)
         head, chunked = build_head(response, "POST", self.arrival.minor)
         body = build_body(response, "POST", chunked)
@@ -327,22 +326,22 @@ class Play:
             sluice.write(body)
             sluice.finish()
 
-    async def _tell_asked(self, masked: Request | None) -> None:
+    async def _log_request(self, masked: Request | None) -> None:
         """`masked`: without its secrets, and perhaps without its fields."""
         shared = self.shared
-        if shared.note is not None and shared.matcher is not None:
-            await shared.note(masked if masked is not None and masked.fields else
+        if shared.log_request is not None and shared.matcher is not None:
+            await shared.log_request(masked if masked is not None and masked.fields else
                         shared.matcher.masked(self.request(True)))
 
-    def _answer_first(self, first: Matcher) -> bool:
+    def _answer_from_stubs(self, stubs: Matcher) -> bool:
         """False: there is no such answer."""
-        match = first.match(self.request(True), explain=False)
+        match = stubs.match(self.request(True), explain=False)
         if isinstance(match, Match):
-            self._begin(self._tell_and_answer, match)
+            self._begin(self._send_stub, match)
         return isinstance(match, Match)
 
-    async def _tell_and_answer(self, match: Match) -> None:
-        await self._tell_asked(None)
+    async def _send_stub(self, match: Match) -> None:
+        await self._log_request(None)
         self._answer_changed(match, None)
 
     def _answer_changed(self, match: Match, hook: OnReplay | None) -> None:
@@ -378,7 +377,7 @@ class Play:
                                 shared.gate, self.arrival.asker.name)
         task = asyncio.get_running_loop().create_task(play_websocket(
             peer, match, shared.speed, shared.most_body, setting,
-            partial(self.note, number=self.exchange.id)))
+            partial(self.log_miss, number=self.exchange.id)))
         shared.tasks.add(task)
         task.add_done_callback(shared.tasks.discard)
 
@@ -386,7 +385,7 @@ class Play:
     def reader(self) -> Reader | None:
         """None: it may be answered with all that is recorded. So are tests."""
         return Reader(owner_of(self.arrival.asker.user), self.arrival.asker.shares) if (
-            self.arrival.mode == CACHES and self.shared.first is None) else None
+            self.arrival.mode == CACHES and self.shared.stubs is None) else None
 
     def request(self, fields: bool) -> Any:
         arrival = self.arrival
@@ -402,9 +401,10 @@ class Play:
             return
         body = build_body(response, method, chunked)
         matcher, number = self.shared.matcher, recording.number
-        if is_last and self.shared.keeps and matcher is not None and (
+        if is_last and self.shared.caches_answers and matcher is not None and (
                 matcher.readable.is_kept(number, self.reader)):
-            self.exchange.keep(head, body, self.body, number, matcher.packed(number))
+            self.exchange.cache_answer(
+                head, body, self.body, number, matcher.packed(number))
         if self.exchange.answer_whole(head, body):
             return
         sluice = self.exchange.answer(head)
@@ -433,13 +433,13 @@ class Play:
             if response.cut_by_client:
                 await until_left()
             elif response.is_cut:
-                self.exchange.end_short()
+                self.exchange.close_after_answer()
             elif chunked:
                 sluice.write(build_trailers(response.trailers))
         sluice.finish()
 
     async def _send_body(self, sluice: Sluice) -> None:
-        chunked = self.exchange.send_collected()
+        chunked = self.exchange.send_collected_head()
         for data in (self.body, self._beyond):
             await write(sluice, data, chunked)
         self.drop_body()

@@ -59,7 +59,7 @@ cdef class Context:
     cdef public dict standbys           # a parent's number -> Standby; None: none are kept
     cdef public object carriers         # Carriers, see origin_streams; None: none
     cdef public object player           # see session.replay; None: no rule has recorded yet
-    cdef public object answers          # Answers, see session.replay; None: there is no player
+    cdef public object answer_cache     # AnswerCache, see session.replay; None: there is no player
     cdef public object room             # see recording_room; None: nothing was ever recorded
     cdef public object rate_queue       # see rate_queue; None: no request has waited
     cdef public int recording           # policy's Recording, in place of the rules'; < 0: theirs

@@ -40,7 +40,7 @@ class Context:
     parents: Registry
     journal: Journal
     observer: object
-    answers: object
+    answer_cache: object
     player: object
     room: object
     rate_queue: Any

@@ -10,7 +10,7 @@ cdef class Replay(Responder):
     cdef object function        # it answers as an origin, see local; None: no function does
     cdef bint chunked           # the collected body
 
-    cdef int leave(self) except -1
+    cdef int resume(self) except -1
 
 
 # The phase: sends an answer in memory, or the player looks for a recording, in HELD.

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A request whose rule replays: the player finds its recording, and that is the answer.
 
-    PHASE_REPLAY ─┬──────────────────────────────────────> RELAY      an answer in memory (answers)
+    PHASE_REPLAY ─┬──────────────────────────────────────> RELAY      an answer in memory (answer_cache)
                   └> HELD ───────────────────────────────> RELAY      a recording answers
                        ├> REQUEST (its body) ─> HELD ─> …             the body counts: it is read first
                        └> the next phase                              none does: on to the origin, or
@@ -36,14 +36,14 @@ from cutthrough.session.model.recording_mode cimport opens_tls, plays, recording
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD, RELAY, REQUEST, RESPONSE
-from cutthrough.session.replay.answers cimport (
+from cutthrough.session.replay.answer_cache cimport (
     Answer, keep_answer, known_answer, make_answer, send_known, send_whole)
 from cutthrough.session.transfer.filtered_head cimport host_of
 from cutthrough.session.transfer.filtering cimport Shown, filtering_of, shown_of
 from cutthrough.session.transfer.responder cimport (
     Responder, begin_answer, may_reply, send_own_head, up_sluice, write_head_up)
 from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, open_sluice, run_sluice
-from cutthrough.session.ways.local cimport answer_by
+from cutthrough.session.ways.local cimport connect_function
 from cutthrough.wire.names cimport M_HEAD
 from cutthrough.wire.reply cimport reply_to_replay
 
@@ -66,7 +66,7 @@ cdef int open_replayed(Client c, const Address *address) except -1:
     if not opens_tls(c):
         return c.refuse(RECORDING_MISSED)
     c.request.stands_in = True
-    answer_by(c, c.context.player.hold)
+    connect_function(c, c.context.player.hold)
     if c.origin is not None and address != NULL:
         c.origin.address = address[0]
     return 0
@@ -147,7 +147,7 @@ cdef class Replay(Responder):
         self.chunked = self.behind.is_chunked = chunked
         self.run.take_head(shown.data[:shown.n].decode("latin-1"))
 
-    def answer_by(self, function):
+    def answer_by_function(self, function):
         """This function has the other end of the origin's connection, for the answer alone."""
         cdef Client c = self.client
         if c is None or not (c.state == REQUEST or c.state == HELD):
@@ -155,13 +155,13 @@ cdef class Replay(Responder):
         c.request.ending = REPLAYED
         self.is_answered = True
         self.function = function
-        self.keep_rest()
-        self.leave()
+        self.pause_request()
+        self.resume()
 
-    def keep(self, bytes head, bytes body, bytes sent, int number, bytes packed not None):
+    def cache_answer(self, bytes head, bytes body, bytes sent, int number, bytes packed not None):
         """This recording would answer the same request again. `sent`: the request's body."""
         cdef Client c = self.client
-        if c is None or c.context.answers is None:
+        if c is None or c.context.answer_cache is None:
             return
         keep_answer(c, sent, make_answer(head, body, number, packed))
 
@@ -181,7 +181,7 @@ cdef class Replay(Responder):
             c.poller.contain(c)
         return True
 
-    def collect_request(self):
+    def collect_request_body(self):
         """The request's body comes through the Sluice that is returned."""
         cdef Client c = self.client
         cdef Sluice body = None
@@ -207,7 +207,7 @@ cdef class Replay(Responder):
             c.poller.contain(c)
         return body if self.behind is None else self.behind
 
-    def end_of_request(self):
+    def end_request_body(self):
         """The body was taken, whole."""
         cdef Client c = self.client
         if c is None or up_sluice(c) is None or not (c.state == REQUEST or c.state == RELAY):
@@ -217,11 +217,11 @@ cdef class Replay(Responder):
         self.collected = True
         c.up_open = False
         if not self.is_answered:
-            self.keep_rest()                # unless it was answered meanwhile
+            self.pause_request()                # unless it was answered meanwhile
         elif c.extras.filtering is not None and c.state == REQUEST:
             c._set_state(RESPONSE)
 
-    def keep_rest(self):
+    def pause_request(self):
         """Makes the rest of a body, if any, wait until the request's way is known."""
         cdef Client c = self.client
         if c is None or c.state != REQUEST:
@@ -232,7 +232,7 @@ cdef class Replay(Responder):
         except BaseException:
             c.poller.contain(c)
 
-    def answer_meanwhile(self, bytes head):
+    def answer_early(self, bytes head):
         """Begins an answer while the request's body still comes. Returns the Sluice for the
         answer's."""
         cdef Client c = self.client
@@ -248,34 +248,34 @@ cdef class Replay(Responder):
             c.poller.contain(c)
         return body
 
-    def end_short(self):
+    def close_after_answer(self):
         """The answer at hand is not whole: behind its body the connection is closed."""
         if self.client is not None:
             self.client.request.closing = True
 
-    def end_as(self, str label, str text):
+    def set_outcome(self, str label, str text):
         """Sets the outcome of the answer that follows; `text` is logged."""
         self.ending = OUTCOMES[label]
         if self.client is not None:
             self.client.request.ending = self.ending
             extras_of(self.client).decision = denial(text)
 
-    def switch(self, function):
+    def answer_websocket(self, function):
         """A recording of a WebSocket answers: this function has the other end (see local)."""
         self.function = function
         if self.client is not None:
             self.client.request.ending = REPLAYED       # of its tunnel
-        self.pass_on()
+        self.go_to_origin()
 
-    def pass_on(self):
+    def go_to_origin(self):
         """No recording answers the request: it goes to its origin."""
         cdef Client c = self.client
         if c is None or c.state != HELD:
             return
         c.up_open = c.up_open or self.collected
-        self.leave()
+        self.resume()
 
-    cdef int leave(self) except -1:
+    cdef int resume(self) except -1:
         cdef Client c = self.client
         try:
             c.poller.take_time()
@@ -285,7 +285,7 @@ cdef class Replay(Responder):
         except BaseException:
             c.poller.contain(c)
 
-    def send_collected(self):
+    def send_collected_head(self):
         """Sends the head, before the body that was collected. True: the body is in chunks."""
         cdef Client c = self.client
         if c is None or up_sluice(c) is None or up_sluice(c).lost:

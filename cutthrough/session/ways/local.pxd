@@ -4,4 +4,4 @@ from cutthrough.session.model.client cimport Client
 
 # This function answers the request, or has the tunnel, in place of a server: the state is DIAL, and
 # the next phase SEND.
-cdef int answer_by(Client client, function) except -1
+cdef int connect_function(Client client, function) except -1

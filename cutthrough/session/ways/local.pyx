@@ -64,7 +64,7 @@ cdef bytes key_of(str authority):
     return target.host[:target.host_len] + (<int>target.port).to_bytes(2, "big")
 
 
-cdef int answer_by(Client c, function) except -1:
+cdef int connect_function(Client c, function) except -1:
     cdef Request *r = &c.request
     cdef int error
     r.hop.kind = HOP_LOCAL

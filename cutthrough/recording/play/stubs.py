@@ -1,10 +1,10 @@
-"""A test's own answers: they come before all recordings, in the modes
+"""Stubs: answers of a test's own. They come before all recordings, in the modes
 `replay`, `cache`, `spy` and `record`, and are in no session.
 
-    DIRECTORY/NAME.answers      MessagePack, written by the test, 0600
-    DIRECTORY/NAME.asked        requests since then, for them and for recordings
+    DIRECTORY/NAME.answers      the stubs, MessagePack, written by the test, 0600
+    DIRECTORY/NAME.asked        the requests since then, answered by stubs or recordings
 
-They are recordings with patterns. Several for the same requests are a sequence.
+A stub is a recording with patterns. Several stubs for the same requests are a sequence.
 Requests are redacted like recordings.
 """
 
@@ -31,7 +31,7 @@ from cutthrough.recording.model.templates import check
 from cutthrough.recording.sessions.aside import aside, leave_aside
 
 SUFFIX = ".answers"
-ASKED = ".asked"
+REQUESTS_SUFFIX = ".asked"
 _DECODE = msgspec.msgpack.Decoder(list[Recording]).decode
 
 
@@ -48,8 +48,8 @@ def make_response(status: int, document: Any, text: str, content: bytes,
                     chunks=(Chunk(0, body),) if body else ())
 
 
-def make_answer(url: str, method: str, response: Response, template: bool = False
-                ) -> Recording:
+def make_stub(url: str, method: str, response: Response, template: bool = False
+              ) -> Recording:
     """* in `method`, and in path and query of `url`, stands for anything. Raises
     NotImported if the URL is malformed, and TemplateMistake."""
     if "*" in "/".join(url.split("/", 3)[:3]):
@@ -61,36 +61,37 @@ def make_answer(url: str, method: str, response: Response, template: bool = Fals
     wanted: dict[Part, str] = {
         "method": method, "scheme": request.scheme, "host": request.host,
         "port": str(request.port), "path": request.path, "query": request.query}
-    answer = checked(Recording(
+    stub = checked(Recording(
         request=request, patterns=tuple(
             Pattern(part=part, how="glob" if "*" in value else "exact", value=value)
             for part, value in wanted.items()),
         response=response, template=template))
     if template:
-        check(answer)
-    return answer
+        check(stub)
+    return stub
 
 
-def write_answers(directory: Path, name: str, answers: Sequence[Recording]) -> None:
+def write_stubs(directory: Path, name: str, stubs: Sequence[Recording]) -> None:
     """Raises OSError."""
     new = directory / f".{name}{SUFFIX}"
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
                  | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(msgspec.msgpack.encode([
-            msgspec.structs.replace(answer, number=number)
-            for number, answer in enumerate(answers, 1)]))
+            msgspec.structs.replace(stub, number=number)
+            for number, stub in enumerate(stubs, 1)]))
     new.replace(directory / f"{name}{SUFFIX}")
 
 
-class Asked:
-    """Writes requests into a file. Raises OSError."""
+class RequestLog:
+    """The file of the requests. Raises OSError."""
 
     def __init__(self, directory: Path, name: str) -> None:
-        self._fd = os.open(directory / f"{name}{ASKED}", os.O_WRONLY | os.O_APPEND
-                           | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._fd = os.open(
+            directory / f"{name}{REQUESTS_SUFFIX}", os.O_WRONLY | os.O_APPEND
+            | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
-    async def note(self, request: Request) -> None:
+    async def append(self, request: Request) -> None:
         data = msgspec.msgpack.encode(request)
         await aside(os.write, self._fd, len(data).to_bytes(4) + data)
 
@@ -98,9 +99,9 @@ class Asked:
         leave_aside(os.close, self._fd)      # after all writes
 
 
-def read_asked(directory: Path, name: str) -> list[Request]:
+def read_requests(directory: Path, name: str) -> list[Request]:
     """In order. Raises OSError."""
-    path, requests, at = directory / f"{name}{ASKED}", list[Request](), 0
+    path, requests, at = directory / f"{name}{REQUESTS_SUFFIX}", list[Request](), 0
     data = path.read_bytes() if path.exists() else b""
     while at < len(data):
         behind = at + 4 + int.from_bytes(data[at:at + 4])
@@ -109,6 +110,6 @@ def read_asked(directory: Path, name: str) -> list[Request]:
     return requests
 
 
-def read_answers(directory: Path, name: str) -> list[Recording]:
+def read_stubs(directory: Path, name: str) -> list[Recording]:
     """With their numbers. Raises OSError, and ValueError if the file is malformed."""
     return _DECODE((directory / f"{name}{SUFFIX}").read_bytes())

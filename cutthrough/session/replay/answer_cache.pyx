@@ -41,7 +41,7 @@ cdef str PRIVATE = "!"
 cdef bytes ANONYMOUS = b":"
 
 
-cdef class Answers:
+cdef class AnswerCache:
 
     def __cinit__(self):
         self.newer = {}
@@ -141,7 +141,7 @@ cdef bytes key_of(Client c, const char *body, size_t m):
     if line.is_inside:                  # the host of requests that the player sees
         line.host = Value((<Inside>c.entrance).name, len((<Inside>c.entrance).name))
     line.text = Value(bytes_of(c.head), c.head.end)
-    if m == 0 and not (<Answers>c.context.answers).by_fields:
+    if m == 0 and not (<AnswerCache>c.context.answer_cache).by_fields:
         end = <const char *>memchr(line.text.text, b"\n", line.text.n)
         line.text.n = end - line.text.text if end != NULL else line.text.n
     return make_key(&line, Value(body, m))
@@ -172,7 +172,7 @@ cdef bytes key_in_cache(Client c, bytes key):
 
 
 cdef Answer known_answer(Client c):
-    cdef Answers answers = c.context.answers
+    cdef AnswerCache answers = c.context.answer_cache
     cdef Answer answer
     cdef size_t m = 0
     cdef const char *body = NULL
@@ -199,7 +199,7 @@ cdef Answer known_answer(Client c):
     return answer
 
 
-cdef Answer find_answer(Client c, Answers answers, bytes key):
+cdef Answer find_answer(Client c, AnswerCache answers, bytes key):
     cdef Answer answer
     if recording_of(c) != CACHES:
         return answers.find(key)
@@ -239,4 +239,4 @@ cdef int keep_answer(Client c, bytes sent, Answer answer) except -1:
     cdef bytes key = key_of(c, sent, len(sent))
     if recording_of(c) == CACHES:
         key = key_in_cache(c, key)
-    return (<Answers>c.context.answers).put(key, answer)
+    return (<AnswerCache>c.context.answer_cache).put(key, answer)

@@ -1,4 +1,4 @@
-class Answers:
+class AnswerCache:
     by_fields: bool
     def clear(self) -> None: ...
     def prepare(self, line: tuple[bool, int, bytes, bytes],

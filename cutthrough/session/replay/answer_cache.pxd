@@ -14,8 +14,8 @@ cdef class Answer:
     cdef bint is_private        # to its owner, even if the rule is a shared cache
     cdef long hits              # not counted yet
 
-cdef class Answers:
-    """Answers, by the bytes of their requests. Context.answers."""
+cdef class AnswerCache:
+    """Answers, by the bytes of their requests. Context.answer_cache."""
     cdef dict newer             # see key_of
     cdef dict older             # forgotten when `newer` is full, and is the older half then
     cdef dict hits              # by number
