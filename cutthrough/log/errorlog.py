@@ -32,6 +32,9 @@ MOST_KEYS = 256                              # messages counted separately
 # Characters of a message or a traceback, because an exception's text may quote a body.
 # To escape them takes the loop 0.4 ms, and 5 if all are controls
 MOST_TEXT = 8192
+# Calls of a stack that are looked at, the outermost first: Python's own limit. If code
+# of filters has raised it, an endless recursion took 10 µs for each call, in the loop
+MOST_FRAMES = 1000
 MOST_KEY = 200                               # … by which messages count as the same
 
 # Loaded now: the first use reads a file, and there may be no descriptor left by then
@@ -88,7 +91,8 @@ def shorten(text: str, most: int = MOST_TEXT) -> str:
 def format_traceback(info: Any) -> str:
     """Shortened: the exception's own text does not count with its stack, or the one
     that is long would leave nothing of the other."""
-    stack = logging.Formatter().formatException(info)
+    lines = traceback.format_exception(*info, limit=MOST_FRAMES)
+    stack = "".join(lines).rstrip("\n")
     if len(stack) <= MOST_TEXT:
         return stack
     text = "".join(traceback.format_exception_only(info[1])).rstrip("\n")

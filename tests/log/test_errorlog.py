@@ -145,6 +145,24 @@ def test_a_long_traceback_ends_with_what_was_raised(said: Said, text: str) -> No
     assert len(shown) < 20_000
 
 
+@pytest.mark.parametrize("said", ["json"], indirect=True)
+def test_an_endless_recursion_is_soon_logged(said: Said) -> None:
+    """Where code had raised the limit of calls, the loop stood still for a second."""
+    def call_itself() -> None:
+        call_itself()
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        call_itself()
+    except RecursionError as error:
+        began = time.thread_time()
+        said.log.error("a fault", exc_info=error)
+        assert time.thread_time() - began < 0.4
+    finally:
+        sys.setrecursionlimit(before)
+    assert "RecursionError: maximum" in said.lines()[-1]
+
+
 @pytest.mark.parametrize("said", FORMS, indirect=True)
 def test_of_a_long_text_the_beginning_is_logged(said: Said) -> None:
     """The body that an exception of a filter quoted was escaped for seconds, in the
