@@ -1,5 +1,6 @@
 """Files that follow sessions of a database, as each host's workers read them."""
 
+import contextlib
 import os
 import time
 from unittest import mock
@@ -95,6 +96,31 @@ def test_what_one_host_records_is_in_the_copy_of_another(hosts, tmp_path, monkey
     assert list(reader.recordings()) == list(mine.recordings())
     for one in (reader, copy):
         one.close()
+
+
+@pytest.mark.parametrize("grown", [0, 1, 9])
+def test_a_copy_follows_a_database_that_was_restored(
+        hosts, postgres, url, tmp_path, caplog, grown):
+    """The copy kept what the database had lost, under numbers of other recordings."""
+    mine = hosts[0].create("s", Manifest())
+    mine.put(some_of("early", 3))
+    backup = tmp_path / "backup"
+    postgres.back_up(url, backup)
+    for n in range(4):                       # a change each
+        mine.put(some_of(f"lost{n}", 1))
+    copy = open_copy(tmp_path / "b", "s", hosts[1].open("s"))
+    assert len(copy) == 7
+    for host in hosts:
+        host.close()
+    postgres.restore(url, backup)
+    mine = hosts[0].open("s")
+    for n in range(grown):
+        mine.put(some_of(f"new{n}", 1))
+    with contextlib.closing(copy):
+        for _ in range(2):
+            follow(copy, hosts[1].open("s"))
+            assert list(copy.recordings()) == list(mine.recordings())
+    assert caplog.text.count("copied again") == 1
 
 
 STEPS = some.lists(some.one_of(

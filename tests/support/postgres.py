@@ -93,8 +93,18 @@ class Postgres:
 
     def dump(self, url: str) -> bytes:
         """All of a database, as bytes."""
+        return self._run("pg_dump", url)
+
+    def back_up(self, url: str, path: Path) -> None:
+        self._run("pg_dump", "--format=custom", f"--file={path}", url)
+
+    def restore(self, url: str, path: Path) -> None:
+        self._run("pg_restore", "--clean", f"--dbname={url}", str(path))
+
+    @staticmethod
+    def _run(program: str, *arguments: str) -> bytes:
         assert PROGRAMS
-        return subprocess.run([PROGRAMS / "pg_dump", url], check=True,
+        return subprocess.run([PROGRAMS / program, *arguments], check=True,
                               capture_output=True).stdout
 
     def pause(self) -> None:

@@ -5,10 +5,12 @@
 A copy has the numbers of its session, and no bounds, because a recording deleted there
 is deleted here. Counts of replays go the other way. A copy is whole when it appears,
 and while the database is away its last state is replayed. Two programs may follow into
-one file: each change is made once.
+one file: each change is made once. If the database is an earlier one, of a backup
+perhaps, the copy begins again.
 """
 
 import contextlib
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -19,8 +21,10 @@ import msgspec
 from cutthrough.recording.model.key import read_key
 from cutthrough.recording.sessions.directory import SUFFIX, Session, Sessions
 from cutthrough.recording.sessions.postgres import Changes, PostgresSession
-from cutthrough.recording.sessions.session import SessionError, encode
+from cutthrough.recording.sessions.session import Manifest, SessionError, encode
 from cutthrough.storage.sqlite_store import transaction
+
+log = logging.getLogger("cutthrough")
 
 # Recordings of one transaction
 STEP = 200
@@ -55,6 +59,9 @@ class Copy(Session):
     def follow(self, session: PostgresSession) -> bool:
         """Takes some of the changes. False: it has all. Raises StoreError."""
         changes = session.changes_behind(self.manifest.copied, STEP)
+        if changes.is_back or not self._has(changes.known):
+            self._begin_again()
+            return True
         is_new = changes.at != self.manifest.copied
         if is_new:
             self._take(changes)
@@ -63,6 +70,28 @@ class Copy(Session):
                 self._keep(session.numbers())
             self._is_sure = True
         return not changes.is_all
+
+    def _has(self, known: tuple[int, int] | None) -> bool:
+        return known is None or self._select(
+            "SELECT count(*) FROM recordings WHERE number = ? AND created_us = ?",
+            known) == [(1,)]
+
+    def _begin_again(self) -> None:
+        """The database is another than it was: an earlier one, of a backup or of a
+        standby that lacked its last changes, may have given their numbers again."""
+        log.warning("recordings: %s: the database has not all that was copied from it, "
+                    "and is copied again", self._path)
+        self._is_sure = False
+        with transaction(self._base, self._path):
+            manifest = self._read_manifest()
+            if manifest.copied == self.manifest.copied:  # else another program has
+                manifest = self._put_manifest(manifest, copied=(0, 0))
+        self.manifest = manifest
+
+    def _put_manifest(self, manifest: Manifest, copied: tuple[int, int]) -> Manifest:
+        new = msgspec.structs.replace(manifest, copied=copied)
+        self._base.execute("UPDATE manifest SET data = ?", (encode(new),))
+        return new
 
     def _take(self, changes: Changes) -> None:
         before = self.manifest.copied
@@ -80,8 +109,7 @@ class Copy(Session):
                     recording, number=0, hits=0))) for recording in changes.recordings])
             self._base.execute(
                 "DELETE FROM recordings WHERE number < ?", (changes.first,))
-            manifest = msgspec.structs.replace(self.manifest, copied=changes.at)
-            self._base.execute("UPDATE manifest SET data = ?", (encode(manifest),))
+            manifest = self._put_manifest(self.manifest, changes.at)
         self.manifest = manifest
 
     def _keep(self, numbers: list[int]) -> None:

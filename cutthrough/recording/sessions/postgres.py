@@ -73,13 +73,17 @@ MOST_CHANGES = 64
 class Changes(NamedTuple):
     """The changes that a copy lacks. `at`: the last change that it has then, and the
     last recording of it; `is_all`: that is all there was. `first`: the lowest number;
-    `total`: how many recordings there are."""
+    `total`: how many recordings there are. `is_back`: the database has not got as far
+    as the copy. `known`: a recording of the copy's last change, as number and
+    created_us, if there are more changes."""
 
     recordings: list[Recording]
     at: tuple[int, int]
     is_all: bool
     first: int
     total: int
+    is_back: bool = False
+    known: tuple[int, int] | None = None
 
 
 class PostgresSession(AnySession):
@@ -295,7 +299,13 @@ class PostgresSession(AnySession):
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             sums = self._sums(cursor, horizon)
             if at[0] >= sums["changes"] and at[1] == LAST:
-                return Changes([], at, True, 0, sums["count"])
+                # The horizon may have gone back a little
+                is_back = at[0] > sums["changes"] and (
+                    at[0] > self._sums(cursor)["changes"])
+                return Changes([], at, True, 0, sums["count"], is_back)
+            known = cursor.execute(
+                f"SELECT number, created_us {OF} AND changed = %s AND number <= %s "
+                "ORDER BY number LIMIT 1", (self._number, *at)).fetchone()
             cursor.execute(PAGE.format(
                 order="changed, number", of=OF,
                 where="(changed, number) > (%s, %s) AND changed <= %s"),
@@ -307,7 +317,8 @@ class PostgresSession(AnySession):
         last = (max(at[0], sums["changes"]), LAST) if is_all else (
             rows[-1]["changed"], rows[-1]["number"])
         return Changes([self._read(row) for row in rows], last, is_all,
-                       (first_row and first_row["first"]) or LAST, sums["count"])
+                       (first_row and first_row["first"]) or LAST, sums["count"],
+                       known=(known["number"], known["created_us"]) if known else None)
 
     def numbers(self) -> list[int]:
         return [row["number"] for row in self._select(
