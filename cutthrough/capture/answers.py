@@ -40,7 +40,6 @@ from cutthrough.exchange.flow import find as flow_find
 from cutthrough.exchange.formats.har import has_entry
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.exchange.redaction.redactor import Redactor
-from cutthrough.storage.sqlite_store import SqliteReader
 from cutthrough.storage.store import NoStore, Reader, StoreError
 from cutthrough.storage.stores import open_reader
 
@@ -155,10 +154,10 @@ def _watch(reader: Reader, query: Query) -> Result:
         parse_filter(query.filter)
         reader.log("watch", query.filter, 0, query.client)
         return Answer(last=reader.newest()), []
-    if isinstance(reader, SqliteReader) and not reader.has_given(query.after):
-        query = msgspec.structs.replace(query, after=0)     # all of another file is new
-    flows, last = select(reader, query, MOST_ROWS)
-    return Answer(found=len(flows), last=last or query.after or 0), (
+    after = reader.resume(query.after)
+    flows, last = select(
+        reader, msgspec.structs.replace(query, after=after), MOST_ROWS)
+    return Answer(found=len(flows), last=last or after), (
         [encode([show_row(flow) for flow in flows])] if flows else [])
 
 

@@ -327,6 +327,13 @@ class PostgresReader:
         with self._base.cursor() as cursor:
             return HORIZON.read(cursor)
 
+    def resume(self, number: int) -> int:
+        """At the highest number if that is lower. Beyond the horizon, because that may
+        go back a little."""
+        return min(number, int(self._select(
+            "SELECT coalesce(max(id), 0) AS highest FROM cutthrough.flows"
+            )[0]["highest"]))
+
     def _select(self, statement: str, values: Sequence[Any] = ()
                 ) -> list[dict[str, Any]]:
         with self._base.cursor() as cursor:

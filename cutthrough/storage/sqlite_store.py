@@ -390,10 +390,10 @@ class SqliteReader:
     def newest(self) -> int:
         return int(self._select("SELECT max(id) FROM flows", ())[0][0] or 0)
 
-    def has_given(self, number: int) -> bool:
-        """Has a flow had this number? Not if the file was made anew since."""
+    def resume(self, number: int) -> int:
+        """At the begin if no flow has had this number: the file was made anew since."""
         rows = self._select("SELECT seq FROM sqlite_sequence WHERE name = 'flows'", ())
-        return number <= (rows[0][0] if rows else 0)
+        return number if number <= (rows[0][0] if rows else 0) else 0
 
     def delete(self, numbers: Sequence[int]) -> int:
         count = 0

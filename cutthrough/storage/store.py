@@ -130,6 +130,10 @@ class Reader(Protocol):
         """The number of the newest flow, up to which all are there; 0: there is
         none."""
 
+    def resume(self, number: int) -> int:
+        """Where who has all flows up to a number goes on: lower if the store is another
+        one, or an earlier one, of a backup perhaps."""
+
     def delete(self, numbers: Sequence[int]) -> int:
         """Deletes these flows, their words and marks; returns how many there were."""
 

@@ -198,6 +198,24 @@ def test_who_follows_gets_all_of_a_file_that_was_made_anew(tmp_path):
     assert ask(path, "watch", after=2)[1] == b""
 
 
+def test_who_follows_a_restored_database_gets_what_comes_after(postgres, tmp_path):
+    """Nothing came until the numbers were above those before."""
+    url, backup = postgres.make(), tmp_path / "backup"
+    with contextlib.closing(open_store(url, 0, 0, 0.0, "here")) as store:
+        store.write([row(1), row(2)])
+        postgres.back_up(url, backup)
+        store.write([row(n) for n in range(3, 10)])
+    postgres.restore(url, backup)
+    head, content = ask(url, "watch", after=9)
+    assert (head.last, content) == (2, b"")
+    with contextlib.closing(open_store(url, 0, 0, 0.0, "here")) as store:
+        store.write([row(20)])
+    head, content = ask(url, "watch", after=head.last)
+    assert [one["request"] for one in json.loads(content)] == ["0-20"]
+    assert head.last == 3 and ask(url, "watch", after=3)[1] == b""
+    close_kept()
+
+
 def test_a_reader_whose_file_was_moved_is_told(tmp_path):
     """`flows follow` printed nothing any more, and did not end."""
     path = str(tmp_path / "flows.db")
