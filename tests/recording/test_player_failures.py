@@ -243,7 +243,7 @@ def test_a_malformed_mode_keeps_no_request_waiting(folder):
     run(folder, play, choice=Choice(field="x-session"))
 
 
-def test_a_malformed_answer_costs_itself_alone(folder, caplog):
+def test_a_malformed_stub_costs_itself_alone(folder, caplog):
     odd = Pattern(part="query", key="a", how="array", value="{}")
     write_stubs(folder, "mine", [
         recording(0, request("/x"), patterns=(pattern,)) for pattern in (
@@ -254,4 +254,4 @@ def test_a_malformed_answer_costs_itself_alone(folder, caplog):
         assert await player.look() == ""
         assert player._in_force.shared.stubs.numbers() == [2]
     run(folder, play)
-    assert "answer 1 of mine: " in caplog.text
+    assert "stub 1 of mine: " in caplog.text

@@ -169,7 +169,7 @@ class Follower:
     async def prepare(self, rules: Rules) -> None:
         """Has answers at hand, as far as there is room and the file stays the same."""
         matcher = self.matcher
-        if not self.shared.keeps or rules.speed or rules.on_replay is not None:
+        if not self.shared.caches_answers or rules.speed or rules.on_replay is not None:
             return
         numbers = matcher.numbers()
         for at in range(0, len(numbers), STEP):
