@@ -14,25 +14,32 @@ answer that never comes, and its place would be lost.
 import asyncio
 import functools
 import inspect
+import logging
 import signal
+import threading
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+
+log = logging.getLogger("cutthrough")
 
 # For the ends of calls, and of the loop that they run in
 ENDING_S = 1.0
 # Less than a request with filters is held (head_ms in filters.stage)
 LEAVE_S = 4.0
 
+Result = TypeVar("Result")
+
 
 def contain(error: BaseException) -> Exception:
     """Returns the error if it is an Exception with a text, else one in its place.
 
     Raises a KeyboardInterrupt if that may be Ctrl-C: the program, another one than a
-    worker, has left this signal to Python.
+    worker, has left this signal to Python, which raises it in the main thread.
     """
     if isinstance(error, KeyboardInterrupt) and (
-            signal.getsignal(signal.SIGINT) is signal.default_int_handler):
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
         raise error
     name = type(error).__name__
     try:
@@ -156,7 +163,25 @@ def _leave(coroutine: Coroutine[Any, Any, Any]) -> None:
         contain(error)
 
 
-async def end(tasks: Iterable["asyncio.Task[None]"]) -> None:
+def drive(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, Result]) -> Result:
+    """Runs `main` to its end, in a loop of ours. A task or a callback that an
+    operator's code has begun is in no call: what it raises, the loop raises, and it may
+    stop the loop. Neither ends it."""
+    task = loop.create_task(main)
+    task.add_done_callback(lambda _: loop.stop())
+    while not task.done():
+        try:
+            loop.run_forever()
+            why = "it was stopped"
+        except (SystemExit, KeyboardInterrupt) as error:
+            why = str(contain(error))
+        if not task.done():
+            log.error("the event loop goes on, which code of the operator's would "
+                      "have ended: %s", why)
+    return task.result()
+
+
+async def end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
     """Cancels the tasks of calls, and waits for them for a moment: some code does not
     end."""
     tasks = list(tasks)

@@ -15,7 +15,7 @@ import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import quote
@@ -26,6 +26,7 @@ from cutthrough.config.config import OPTIONS, Config, ConfigError
 from cutthrough.config.options import Options
 from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
+from cutthrough.contained import ENDING_S, drive, end
 from cutthrough.generation.generation import (
     Generation,
     changed_options,
@@ -170,6 +171,8 @@ class Embedded:
 
     async def _change_there(self, policy: Policy | str | os.PathLike[str] | None,
                             values: dict[str, Any]) -> None:
+        if not self._is_inside:              # it was left meanwhile
+            raise RuntimeError(NOT_INSIDE)
         self._change(policy, values)
 
     def _change(self, policy: Policy | str | os.PathLike[str] | None,
@@ -321,6 +324,7 @@ class _Background:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._driver: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
+        self._over = asyncio.Event()
 
     def run(self, change: Coroutine[Any, Any, object]) -> None:
         """Runs `change`, which enters or leaves a proxy, to its end."""
@@ -331,7 +335,7 @@ class _Background:
             finally:
                 if not (_running and _thread == thread.ident):
                     self._driver = None
-                    loop.call_soon_threadsafe(loop.stop)
+                    loop.call_soon_threadsafe(self._over.set)
                     thread.join()
 
     def begin(self, work: Coroutine[Any, Any, int]) -> "Future[int]":
@@ -345,19 +349,30 @@ class _Background:
 
     def _begin(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         _name, make = make_loop(choose_loop("auto"))
-        loop = make()
-        thread = threading.Thread(
-            target=self._drive, args=(loop,), name="cutthrough", daemon=True)
+        loop, self._over = make(), asyncio.Event()
+        thread = threading.Thread(target=_drive, args=(loop, self._over),
+                                  name="cutthrough", daemon=True)
         thread.start()
         return loop, thread
 
-    @staticmethod
-    def _drive(loop: asyncio.AbstractEventLoop) -> None:
-        """Runs the loop until it is stopped, and closes it: here, because the caller's
-        thread may have a running loop, as a cell of a notebook has."""
-        loop.run_forever()
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+
+def _drive(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+    """Runs the loop until it is over, and closes it: here, because the caller's thread
+    may have a running loop, as a cell of a notebook has. Tasks and threads of functions
+    have a moment to end, and are left."""
+    executor = ThreadPoolExecutor()
+    loop.set_default_executor(executor)
+    drive(loop, _end_behind(over))
+    ending = threading.Thread(
+        target=executor.shutdown, kwargs={"cancel_futures": True}, daemon=True)
+    ending.start()
+    ending.join(ENDING_S)
+    loop.close()
+
+
+async def _end_behind(over: asyncio.Event) -> None:
+    await over.wait()
+    await end(asyncio.all_tasks() - {asyncio.current_task()})
 
 
 _background = _Background()

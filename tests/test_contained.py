@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import signal
+import sys
 
 import pytest
 
 from cutthrough import contained
-from cutthrough.contained import call, contain
+from cutthrough.contained import call, contain, drive
+from cutthrough.process.loops import make_loop
 
 
 class Failure(BaseException):
@@ -191,3 +193,31 @@ def test_ctrl_c_is_the_program_s_unless_that_has_a_handler(monkeypatch):
         contain(KeyboardInterrupt())
     monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
     assert str(contain(KeyboardInterrupt())) == "KeyboardInterrupt: "
+
+
+async def leave(error):
+    raise error
+
+
+@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
+def test_a_loop_goes_on_whatever_its_tasks_raise(monkeypatch, caplog, name):
+    """A task that a filter had begun ended the worker by sys.exit, and all its
+    tunnels; the thread of an embedded proxy, too, and leaving it hung."""
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
+    loop = make_loop(name)[1]()
+    ends = [lambda: loop.create_task(leave(SystemExit(3))),
+            lambda: loop.create_task(leave(KeyboardInterrupt())),
+            lambda: loop.call_soon(sys.exit), loop.stop]
+
+    async def main():
+        for end in ends:
+            end()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return 5
+
+    assert drive(loop, main()) == 5
+    assert caplog.text.count("goes on") == len(ends)
+    with pytest.raises(SystemExit):         # its own
+        drive(loop, leave(SystemExit(3)))
+    loop.close()

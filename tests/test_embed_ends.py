@@ -201,3 +201,39 @@ def test_a_proxy_of_with_is_drained_from_any_loop():
             threading.current_thread().name))
         assert asyncio.run(proxy.drain(1)) == 0
         assert drained_by == ["cutthrough"]
+
+
+@pytest.mark.parametrize("kind", ["exit", "stop", "thread", "task"])
+def test_a_with_ends_whatever_a_function_has_begun(kind):
+    """It hung: a task's sys.exit ended the thread in which the proxy is left, and a
+    thread of asyncio.to_thread was waited for. After a stop no proxy started again."""
+    released, tasks = threading.Event(), []
+
+    async def go_on():
+        while not released.is_set():
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                await asyncio.sleep(0.1)    # longer than a turn, or it would spin
+
+    async def leave():
+        sys.exit(3)
+
+    async def decide(request: cutthrough.Request) -> cutthrough.Decision:
+        loop = asyncio.get_running_loop()
+        if kind in ("exit", "task"):
+            tasks.append(loop.create_task(leave() if kind == "exit" else go_on()))
+        elif kind == "stop":
+            loop.stop()
+        else:
+            loop.run_in_executor(None, released.wait)
+        return cutthrough.Decision(False)
+
+    try:
+        with cutthrough.serve(policy_hook=decide) as proxy:
+            assert "destination_denied" in refused(proxy, "a.test")
+        assert "cutthrough" not in threads()
+    finally:
+        released.set()
+    with cutthrough.serve(policy_hook=closure("a.test")) as again:
+        assert "destination_denied" in refused(again, "a.test")

@@ -25,6 +25,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
+from cutthrough.contained import drive
 from cutthrough.generation.generation import Generation, from_memory
 from cutthrough.log.errorlog import EVERY_S, ErrorLog, log_unraisable
 from cutthrough.log.nonblocking import open_text
@@ -367,8 +368,8 @@ def run(fd: int) -> int:
         pin(generation.config, hello.slot)   # before there are threads: they inherit it
         loop_name, factory = make_loop(choose_loop(generation.config.loop))
         with asyncio.Runner(loop_factory=factory) as runner:
-            leave_soon(0, runner.run(
-                serve(channel, hello, generation, errors, loop_name)))
+            leave_soon(0, drive(runner.get_loop(), serve(
+                channel, hello, generation, errors, loop_name)))
     except ConfigError as error:
         logging.error("%s", error)
         return 2

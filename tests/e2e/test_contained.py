@@ -8,6 +8,7 @@ import pytest
 from tests.e2e.conftest import with_policy
 from tests.support.policies import LOCAL
 from tests.support.users import basic
+from tests.support.wait import wait_until
 
 PRINTING = LOCAL.replace("[[rules]]", """
     [filters.p]
@@ -101,6 +102,31 @@ def test_a_task_that_an_operator_s_code_cancels_ends_its_request(
     for path, status in (("/request", 502), ("/response", 502), ("/", 200)):
         assert dial(proxy).get(origin.url(path)).status == status
     assert proxy.stderr().count("failed in its task") == 2
+
+
+LEAVES = """
+    import asyncio, sys
+
+    async def leave():
+        sys.exit(3)
+
+    class Leaves:
+        async def on_request_head(self, flow):
+            asyncio.create_task(leave())
+"""
+
+
+def test_a_task_of_a_filter_s_own_ends_no_worker(start_policy, make_origin, dial):
+    """Its sys.exit ended the worker's loop, with all its connections."""
+    proxy = start_policy(PRINTING.replace("prints:Prints", "leaves:Leaves"),
+                         modules={"leaves": LEAVES})
+    origin, worker = make_origin(), proxy.worker.pid
+    client = dial(proxy)
+    for _ in range(3):
+        assert client.get(origin.url("/")).status == 200
+    wait_until(lambda: "the event loop goes on" in proxy.stderr(),
+               proxy.stderr)
+    assert proxy.worker.pid == worker
 
 
 LOGINS = """
