@@ -28,6 +28,7 @@ from cutthrough.recording.match.keys import KeyReader
 from cutthrough.recording.match.routes import Key
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import Request
+from tests.support.processes import children_of
 from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
 
@@ -43,7 +44,7 @@ def patience(monkeypatch):
 
 
 def children():
-    return [one for one in psutil.Process().children()
+    return [one for one in children_of(os.getpid())
             if one.status() != psutil.STATUS_ZOMBIE]
 
 

@@ -17,6 +17,7 @@ import psutil
 from tests.support import starter
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.lines import read_line
+from tests.support.processes import children_of
 from tests.support.wait import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -209,13 +210,12 @@ class Proxy:
     # -- resources
 
     def workers(self) -> list[psutil.Process]:
-        found = []
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(self.process.pid).children():
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    if child.status() != psutil.STATUS_ZOMBIE:
-                        found.append(child)
-        return found
+        workers = []
+        for child in children_of(self.process.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    workers.append(child)
+        return workers
 
     @property
     def worker(self) -> psutil.Process:
@@ -224,9 +224,7 @@ class Proxy:
 
     def helpers(self, pid: int) -> list[psutil.Process]:
         """Returns the worker's hash helpers, each at the other end of a socket."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            return psutil.Process(pid).children()
-        return []
+        return children_of(pid)
 
     def census(self) -> dict[int, Counter[str]]:
         return {worker.pid: fd_kinds(worker.pid) for worker in self.workers()}

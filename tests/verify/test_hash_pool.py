@@ -15,6 +15,7 @@ from cutthrough.process import hang_watch
 from cutthrough.verify import hash_pool as module
 from cutthrough.verify import hash_process
 from cutthrough.verify.hash_pool import LOST, HelperPool, ThreadPool
+from tests.support.processes import children_of
 from tests.support.wait import wait_until
 
 QUICK = bcrypt.hashpw(b"one", bcrypt.gensalt(4)).decode()
@@ -59,7 +60,7 @@ def is_gone(process: psutil.Process) -> bool:
 
 
 def children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if not is_gone(child)]
+    return [child for child in children_of(os.getpid()) if not is_gone(child)]
 
 
 others: set[psutil.Process] = set()     # children of other tests in this process
@@ -174,7 +175,7 @@ async def test_a_helper_that_is_killed_in_the_middle_loses_its_question_only(
     assert mine() != [first] and len(mine()) == 1
     await asyncio.to_thread(wait_until, lambda: is_gone(first), "its end")
     assert await helpers.get() is True
-    everybody = set(psutil.Process().children()) - others
+    everybody = set(children_of(os.getpid())) - others
     assert len(everybody) == 1, "the first is reaped"
     assert f"(pid {first.pid}) ended" in caplog.text
 
