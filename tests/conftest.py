@@ -19,7 +19,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import network
+from tests.support import folders, network
 from tests.support.again import note_failures
 from tests.support.proxy import fd_kinds
 from tests.support.sanitized import SANITIZED, keep_to_python
@@ -84,6 +84,14 @@ def pytest_configure() -> None:
     shared_network = network.enter_alone()
     if shared_network:
         network.refuse_elsewhere()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before the collection: modules make certificates when they are imported."""
+    base = session.config._tmp_path_factory.getbasetemp()   # no hook is given it
+    stack = contextlib.ExitStack()
+    stack.enter_context(folders.temporary_files_below(base))
+    session.config.add_cleanup(stack.close)
 
 
 def pytest_collection_finish() -> None:

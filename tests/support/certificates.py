@@ -1,10 +1,8 @@
 """Certificates for tests, made by openssl(1) once for a process, and a TLS client."""
 
-import atexit
 import contextlib
 import datetime
 import functools
-import shutil
 import socket
 import ssl
 import subprocess
@@ -40,7 +38,7 @@ class Authority:
     def __init__(self, name: str = "authority", folder: Path | None = None,
                  constraints: str = "") -> None:
         """`constraints`: on names, as permitted;DNS:.example."""
-        self.folder = folder or make_folder()
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="ca-"))
         self.own = Made(self.folder / "ca.pem", self.folder / "ca.key")
         self.count = 0
         openssl("req", "-x509", *new_key("ec", self.own.key), "-out",
@@ -98,13 +96,6 @@ class Authority:
         path = self.folder / "crl.pem"
         openssl(*common, "-gencrl", "-out", str(path))
         return path
-
-
-def make_folder() -> Path:
-    """A directory that goes with the process."""
-    folder = tempfile.mkdtemp(prefix="cutthrough-ca-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
 
 
 def end_in(days: int, certificate: Path, key: Path) -> None:

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,9 @@ import psutil
 import psycopg
 import pytest
 
+from tests.support.folders import SharedFolder
 from tests.support.nginx import free_port
+from tests.support.processes import children_of
 from tests.support.wait import wait_until
 
 # Those of CUTTHROUGH_POSTGRES, a directory, or of the newest version that is installed:
@@ -34,7 +35,8 @@ class Postgres:
     def __init__(self, *options: str) -> None:
         """`options`: of the server's command, before which ours have no force."""
         assert PROGRAMS, "postgresql is not installed"
-        self.base = base = Path(tempfile.mkdtemp(prefix="cutthrough-pg-"))
+        self._folder = SharedFolder("cutthrough-pg-")
+        self.base = base = self._folder.path
         self.port = free_port()
         self._made = 0
         self._options = options
@@ -118,7 +120,7 @@ class Postgres:
         """To the process of each connection too."""
         if self.process is None:
             return
-        for one in psutil.Process(self.process.pid).children():
+        for one in children_of(self.process.pid):
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.send_signal(number)
         self.process.send_signal(number)
@@ -133,7 +135,7 @@ class Postgres:
     def close(self) -> None:
         self.resume()
         self.kill()
-        shutil.rmtree(self.base)
+        self._folder.close()
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.certificates import authority, localhost
+from tests.support.folders import SharedFolder
 from tests.support.nginx import free_port
 from tests.support.proxy import ROOT, clean_environment
 from tests.support.wait import wait_until
@@ -163,7 +163,8 @@ class Parent:
     def __init__(self, kind: Kind, with_users: bool) -> None:
         assert kind.path, f"{kind.program} is not installed"
         # squid drops its privileges, and then reads and writes here
-        self.base = Path(tempfile.mkdtemp(prefix="cutthrough-parent-"))
+        self._folder = SharedFolder("cutthrough-parent-")
+        self.base = self._folder.path
         self.base.chmod(0o777)
         self.port = free_port()
         self.url = f"{kind.scheme}://127.0.0.1:{self.port}"
@@ -194,4 +195,4 @@ class Parent:
 
     def close(self) -> None:
         self.kill()
-        shutil.rmtree(self.base, ignore_errors=True)
+        self._folder.close()
