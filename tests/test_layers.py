@@ -5,6 +5,7 @@ too: absolute imports, the length of files, stubs, and nothing of one machine.
 """
 
 import ast
+import functools
 import re
 import subprocess
 from collections.abc import Iterator
@@ -106,8 +107,13 @@ def names_of(names: str) -> list[str]:
     return [m[1] for part in bare.split(",") if (m := NAME.match(part.strip()))]
 
 
-def imports(path: Path) -> Iterator[str]:
+@functools.cache
+def imports(path: Path) -> tuple[str, ...]:
     """Dotted names that a file imports; `from a import b` gives a.b."""
+    return tuple(read_imports(path))
+
+
+def read_imports(path: Path) -> Iterator[str]:
     text = path.read_text()
     if path.suffix == ".py":
         for node in ast.walk(ast.parse(text)):
