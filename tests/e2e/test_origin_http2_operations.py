@@ -110,7 +110,8 @@ class Clients:
             client = self._proxy.client()
             try:
                 enter(self._proxy, client, self._port)
-                while not self._over.is_set():
+                # At most 50 a second: new workers need the CPU that more would take
+                while not self._over.wait(0.02):
                     path = f"/{number}/{self.done[number]}"
                     got = ask(client, "POST", path, "Content-Length: 3", body=b"abc")
                     assert (got.status, got.body) == (200, path.encode())
