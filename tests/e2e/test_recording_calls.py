@@ -156,6 +156,19 @@ def test_an_answer_that_ends_before_its_request(channel, replay, proxy):
     assert both() == live
 
 
+def test_an_answer_that_ends_amid_a_message_of_its_request(channel, replay, proxy):
+    """The server takes the first message alone, so its window stops the client within
+    the second one. The half of it was recorded, and no request matched again."""
+    def first(*messages):
+        return channel.stream_unary("/t.T/First")(iter(messages), timeout=S)
+    long = bytes(3_000_000)
+    assert first(b"good", long) == b"fine"
+    replay(1)
+    for messages in ((b"good", long), (b"good",), (b"good", b"short")):
+        assert first(*messages) == b"fine"
+    assert {line["reason"] for line in proxy.wait_log(3)} == {"replayed"}
+
+
 def test_a_cache_asks_for_a_call_that_goes_on_in_another_way(channel, replay, folder):
     assert talk(channel, b"one", b"two") == SAID
     replay(1, "cache")

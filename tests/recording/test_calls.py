@@ -133,6 +133,27 @@ def test_another_recording_takes_the_place_if_it_has_begun_in_the_same_way():
         ended.end()
 
 
+def test_an_early_answer_does_not_depend_on_what_comes_later():
+    """Its client was stopped somewhere behind the first message; another one sends more
+    before it hears of the answer. A recording with the same messages comes first."""
+    early = made(1, b"one", b"two", end_asked=8)
+    whole = made(2, b"one", b"two", b"six", asks=(-1,))
+    for recordings, number in (((early,), 1), ((early, whole), 2)):
+        every = call(*recordings)
+        every.take(asked(b"one", b"two", b"six").body)
+        ended = every.look_early()
+        assert (ended.number if ended else 2) == number
+    other = call(early)
+    other.take(asked(b"one", b"ten", b"six").body)
+    assert other.look_early() is None
+    amid = call(early)
+    amid.take(asked(b"one", b"two", b"six").body[:-1])
+    assert amid.look_early() is None and amid.look().number == 1
+    equal = call(early)
+    equal.take(early.request.body)
+    assert equal.look_early() is None        # any request with this body finds it
+
+
 def test_messages_are_compared_by_the_key_of_their_route():
     route = Route(key=Key(body="json", ignored_paths=("$.id",)))
     one = call(made(1, b'{"id":1,"a":2}', asks=(19,)), routes=(route,))

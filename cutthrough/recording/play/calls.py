@@ -96,6 +96,12 @@ class _Candidate:
                  ) -> None:
         self.recording, self.messages, self.alike = recording, messages, alike
         self.steps = make_steps(recording)
+        # Whole before the client's end: how much more it sends is a matter of time
+        self.is_early = 0 <= self.steps[-1].messages < NEVER and (
+            not recording.response.is_cut)
+
+    def has_ended(self, number: int) -> bool:
+        return self.is_early and number >= len(self.messages)
 
     def same(self, number: int, message: bytes) -> bool:
         if number >= len(self.messages):
@@ -188,7 +194,9 @@ class Call:
         pending, self._pending = self._pending, []
         for message in pending:
             alive = [candidate for candidate in before
-                     if candidate.same(self.message_count, message)]
+                     if candidate.same(self.message_count, message)] or [
+                         candidate for candidate in before
+                         if candidate.has_ended(self.message_count)]
             if not alive and self._knows_all:
                 raise CallDiffers(*self._tell(before, message))
             before = self._alive = alive
@@ -208,6 +216,20 @@ class Call:
                 f"the request ends behind message {self.message_count} of "
                 f"{len(before[0].messages)} of recording "
                 f"{before[0].recording.number}" if before else "no message")
+
+    def look_early(self) -> Recording | None:
+        """The client sends no more. A recording whose answer was whole before that, and
+        behind fewer messages; None if another one has the same messages."""
+        try:
+            self.look()
+        except CallDiffers:
+            return None
+        count, alive = self.message_count, self._alive or []
+        if self._frames.is_amid or any(len(candidate.messages) == count
+                                       for candidate in alive):
+            return None
+        return next((candidate.recording for candidate in alive
+                     if candidate.has_ended(count)), None)
 
     def follow(self, recording: Recording) -> None:
         """Follows this recording: it answers the call from now on."""

@@ -1,6 +1,7 @@
 """A call of gRPC in replay: answered behind its body's end, or before, in step with it.
 
     run ─> the end of the body ───────> Play.decide           as any request
+      │      └─> an answer was earlier > _answer
       ├─> an answer is due before ────> _answer ─> _go_on     in step
       └─> no recording begins like it > Play.miss
 
@@ -107,7 +108,11 @@ class InStep:
                 return
         play.body = body.whole()
         exchange.end_request_body()
-        play.decide()
+        recording = call.look_early()
+        if recording is None:
+            play.decide()
+        else:
+            await self._answer(recording, sluice)
 
     async def _answer(self, candidate: Recording, sluice: Sluice) -> None:
         """Answers with the next recording of the sequence that has the same messages as

@@ -185,9 +185,11 @@ def _make(exchange: RingExchange, heads: HeadCache | None, cuts: str) -> Recordi
             raise NotRecordable("the last chunk is missing")
     if left:
         pieces = _whole_part(pieces, _kind(fields), is_rpc)
+    has_ended = places is None or places[len(exchange.up)] == -1
+    if is_rpc and (left or not has_ended):
+        up = up[:whole_messages(up)]
     if left and is_rpc:
         # What was asked, and not answered, was asked before somebody left
-        up = up[:whole_messages(up)]
         end_asked = places[len(exchange.up)] if places else -1
     head_us = max(0, exchange.wait_us)
     return Recording(
