@@ -153,7 +153,7 @@ session/model/idle_pool session/transfer/response session/transfer/tunnel
 policy/acl policy/auth policy/siphash log/fields log/jsonline log/text
 exchange/heads exchange/json_values exchange/scan exchange/search
 exchange/user_information
-tape/batch tape/end_columns tape/ended tape/observer tape/plain tape/records tape/ring
+tape/batch tape/end_columns tape/ended tape/observer tape/plain tape/assembly tape/ring
 tape/ring_exchange
 recording/record/row_encoder session/replay/answer_cache session/replay/replay
 session/transfer/delivery session/transfer/filtered_head session/transfer/filtering

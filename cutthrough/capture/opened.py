@@ -13,8 +13,8 @@ from cutthrough.exchange.flow import Flow, Row
 from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.storage.settings import Settings
 from cutthrough.storage.store import BODIES, Reader
+from cutthrough.tape.assembly import END, Assembly
 from cutthrough.tape.open_parts import Opened, decode, split_name
-from cutthrough.tape.records import END, Assembly
 
 _STATES = ("request_body_state", "response_body_state", "messages_state")
 

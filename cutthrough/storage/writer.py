@@ -39,6 +39,7 @@ from cutthrough.storage.outlet import HOUSEKEEPING_S, Outlet, Queue
 from cutthrough.storage.settings import Start
 from cutthrough.storage.store import NotNow, StoreError
 from cutthrough.storage.traced import Sender
+from cutthrough.tape.assembly import Assembly
 from cutthrough.tape.batch import Batch
 from cutthrough.tape.open_parts import (
     MOST_MESSAGE,
@@ -49,7 +50,6 @@ from cutthrough.tape.open_parts import (
     encode,
     in_memory,
 )
-from cutthrough.tape.records import Assembly
 from cutthrough.tape.ring import RING_BYTES, Ring
 from cutthrough.tape.ring_exchange import RingExchange
 

@@ -3,7 +3,7 @@
 from bench.micro.capture import Load, payloads, run_load
 from cutthrough.exchange.columns import COLUMNS
 from cutthrough.exchange.redaction.redactor import Options, Redactor
-from cutthrough.tape.records import DOWN, END, HEADS, Assembly
+from cutthrough.tape.assembly import DOWN, END, HEADS, Assembly
 from tests.bench.servers import needs_compiler
 
 

@@ -4,7 +4,7 @@ import struct
 
 from cutthrough.outcome import NAMES
 from cutthrough.session.model.counters import METHODS
-from cutthrough.tape.records import COLUMNS, Assembly
+from cutthrough.tape.assembly import COLUMNS, Assembly
 from cutthrough.wire.openings import PROTOCOLS
 from tests.support.redaction import redactor
 

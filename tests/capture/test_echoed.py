@@ -13,8 +13,8 @@ from cutthrough.exchange.echoed import find_echoes, without
 from cutthrough.exchange.echoes import Work
 from cutthrough.exchange.messages import Piece, read_websocket
 from cutthrough.exchange.redaction.redactor import Unreadable
-from cutthrough.tape import records
-from cutthrough.tape.records import DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, UP
+from cutthrough.tape import assembly
+from cutthrough.tape.assembly import DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, UP
 from tests.capture.records import end, heads, rows
 from tests.support.redaction import redactor
 
@@ -62,9 +62,9 @@ def shown(row):
     {"body": b"\0" + SECRET.encode()},
     {"head": "Content-Encoding: rot13\r\n", "body": SECRET.encode()},
     {"body": b"4\r\nbody\r\n0\r\nX-Sum: %s\r\n\r\n" % SECRET.encode(),
-     "flags": records.DOWN_CHUNKED},
+     "flags": assembly.DOWN_CHUNKED},
     {"body": b"%x\r\n%s\r\n0\r\n\r\n" % (len(SECRET), SECRET.encode()),
-     "flags": records.DOWN_CHUNKED}])
+     "flags": assembly.DOWN_CHUNKED}])
 def test_an_answer_that_repeats_a_credential(line, place):
     row = captured([line], fields=OPTIONS["fields"], **place)
     assert shown(row) == []
@@ -93,7 +93,7 @@ def test_messages_repeat_it():
         return bytes([129, len(mask) << 5 | len(data)]) + mask + data
 
     up, down = frame(SECRET.encode(), bytes(4)), frame(f"<{SECRET}>".encode())
-    row = captured([LINES[0]], flags=records.IS_WEBSOCKET, pieces=[
+    row = captured([LINES[0]], flags=assembly.IS_WEBSOCKET, pieces=[
         (FRAMES_UP, 0, 1, bytes(8) + up), (FRAMES_DOWN, 0, 1, bytes(8) + down)])
     assert shown(row) == [] and '"<[redacted]>"' in row["messages"]
 

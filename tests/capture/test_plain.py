@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cutthrough.exchange.bodies import Transferred, make_body
 from cutthrough.exchange.echoed import find_echoes
-from cutthrough.tape.records import DOWN, DOWN_CUT, END, HEADS, UP, UP_CUT
+from cutthrough.tape.assembly import DOWN, DOWN_CUT, END, HEADS, UP, UP_CUT
 from tests.capture.records import end, heads, redactor, rows
 
 SECRET = "s3cret-of-17-octets"

@@ -9,9 +9,8 @@ import pytest
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.record.row_encoder import RowEncoder
 from cutthrough.recording.sessions.directory import VALUES
-from cutthrough.tape import records
-from cutthrough.tape.batch import Batch
-from cutthrough.tape.records import (
+from cutthrough.tape import assembly
+from cutthrough.tape.assembly import (
     DOWN,
     END,
     FRAMES_DOWN,
@@ -20,13 +19,14 @@ from cutthrough.tape.records import (
     UP,
     Assembly,
 )
+from cutthrough.tape.batch import Batch
 from cutthrough.tape.ring import RING_BYTES, Ring
 from cutthrough.tape.ring_room import size_for
 from tests.capture.records import HEAD, NOT_COUNTED, end, heads
 from tests.doors.capture import put
 from tests.support.redaction import redactor
 
-RECORDED = records.IS_RECORDED | records.NOT_CAPTURED
+RECORDED = assembly.IS_RECORDED | assembly.NOT_CAPTURED
 MASKER = Masker(Redaction(), b"k" * 32)
 SHOWN = ("is_intercepted", "user", "host", "port", "reason", "up_head", "down_head",
          "up", "pieces", "down", "times", "up_bytes", "down_bytes", "up_chunked",
@@ -43,18 +43,18 @@ def timed(data, at_us=1_900_000):
 
 def exchange(draw):
     """Records of one exchange, as (kind, payload)."""
-    flags = draw.choice((RECORDED, RECORDED, RECORDED, records.IS_RECORDED, 0))
+    flags = draw.choice((RECORDED, RECORDED, RECORDED, assembly.IS_RECORDED, 0))
     up = [bytes(draw.randrange(300)) for _ in range(draw.choice((0, 0, 0, 1, 3)))]
     down = [b"%x\r\n%s\r\n" % (n, b"d" * n) for n in (
         draw.randrange(1, 3000) for _ in range(draw.choice((0, 1, 1, 2, 20))))]
     is_chunked = draw.random() < 0.3
     if is_chunked:
         down.append(b"0\r\n\r\n")
-        flags |= records.DOWN_CHUNKED
+        flags |= assembly.DOWN_CHUNKED
     parts = [(UP, one) for one in up]
     parts.insert(draw.choice((len(up), len(up), draw.randrange(len(up) + 1))),
                  (HEADS, heads(CHUNKED) if is_chunked else heads()))
-    parts += [timed(one) if flags & records.IS_RECORDED else (DOWN, one)
+    parts += [timed(one) if flags & assembly.IS_RECORDED else (DOWN, one)
               for one in down]
     if draw.random() < 0.1:
         parts.insert(draw.randrange(len(parts)),

@@ -15,7 +15,7 @@ from cutthrough.recording.record.writer import NICE, RecordingWriter
 from cutthrough.storage import writer as writers
 from cutthrough.storage.settings import Start
 from cutthrough.storage.writer import STOP, Writer
-from cutthrough.tape.records import END, HEADS
+from cutthrough.tape.assembly import END, HEADS
 from cutthrough.tape.ring import RING_BYTES, Ring
 from cutthrough.tape.ring_room import size_for
 from tests.capture.records import end, heads

@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from cutthrough.exchange.columns import FINGERPRINTS
-from cutthrough.tape import records
-from cutthrough.tape.records import (
+from cutthrough.tape import assembly
+from cutthrough.tape.assembly import (
     COLUMNS,
     DOWN,
     END,
@@ -84,7 +84,7 @@ def test_without_an_answer_the_version_of_the_origin_is_not_known():
 def test_trailers_are_kept_if_all_of_them_are_there():
     def ended(body):
         return rows((DOWN, 0, 1, body), (HEADS, 0, 1, heads()), (END, 0, 1, end(
-            body_up=0, body_down=len(body), flags=records.DOWN_CHUNKED)))[0]
+            body_up=0, body_down=len(body), flags=assembly.DOWN_CHUNKED)))[0]
 
     whole = b"2\r\nhi\r\n0\r\nA: b\r\nCookie: s3cret\r\n\r\n"
     assert ended(whole)["response_trailers"] == "A: b\r\nCookie: [redacted]\r\n"
@@ -123,11 +123,11 @@ def test_bodies_are_joined_and_their_chunks_too():
     (row,) = rows(
         (UP, 0, 1, b"3\r\non"), (HEADS, 0, 1, heads()), (UP, 0, 1, b"e\r\n0\r\n\r\n"),
         (DOWN, 0, 1, b"tw"), (DOWN, 0, 1, b"o"),
-        (END, 0, 1, end(body_up=13, body_down=3, flags=records.UP_CHUNKED)))
+        (END, 0, 1, end(body_up=13, body_down=3, flags=assembly.UP_CHUNKED)))
     assert (row["request_body"], row["request_body_bytes"]) == ("one", 3)
     assert (row["response_body"], row["response_content_bytes"]) == ("two", 3)
     (row,) = rows((DOWN, 0, 1, b"tw"), (HEADS, 0, 1, heads()),
-                  (END, 0, 1, end(body_up=0, body_down=9, flags=records.DOWN_CUT)))
+                  (END, 0, 1, end(body_up=0, body_down=9, flags=assembly.DOWN_CUT)))
     assert (row["response_body"], row["response_body_state"]) == ("tw", "incomplete")
     assert row["request_body_state"] is None and row["request_body"] == ""
 
@@ -143,7 +143,7 @@ def test_the_encryption_of_both_sides_is_kept():
 
 
 @pytest.mark.parametrize(("flags", "cut", "state"), [
-    (records.IS_WEBSOCKET, 0, None), (records.IS_WEBSOCKET, 1, "truncated"),
+    (assembly.IS_WEBSOCKET, 0, None), (assembly.IS_WEBSOCKET, 1, "truncated"),
     (0, NOT_COUNTED - 3, "truncated"),       # its END came from another worker
 ])
 def test_the_frames_of_a_websocket_are_messages_and_no_bodies(flags, cut, state):
@@ -154,7 +154,7 @@ def test_the_frames_of_a_websocket_are_messages_and_no_bodies(flags, cut, state)
         (HEADS, 0, 1, heads(b"HTTP/1.1 101 X\r\n\r\n", up=HEAD)),
         (FRAMES_DOWN, 0, 1, timed(7, b"\x81\x02hi")),
         (FRAMES_UP, 0, 1, timed(8, b"\x81\x01")), (FRAMES_UP, 0, 1, timed(9, b"!")),
-        (END, 0, 1, end(head=b"", flags=flags | records.IS_TUNNEL, body_up=3 + cut,
+        (END, 0, 1, end(head=b"", flags=flags | assembly.IS_TUNNEL, body_up=3 + cut,
                         body_down=4)))
     assert [(one["at_us"], one["side"], one["text"]) for one in json.loads(
         row["messages"])] == [(7, "response", "hi"), (9, "request", "!")]
@@ -164,26 +164,26 @@ def test_the_frames_of_a_websocket_are_messages_and_no_bodies(flags, cut, state)
 def test_frames_without_their_beginning_are_not_read():
     """R58: the writer had no memory for it, or the ring no room."""
     piece = struct.pack("=q", 1) + b"\x81\x02hi"
-    flags = records.IS_WEBSOCKET | records.IS_TUNNEL
+    flags = assembly.IS_WEBSOCKET | assembly.IS_TUNNEL
     (row,) = rows((FRAMES_UP, 0, 1, piece), (END, 0, 1, end(
         flags=flags, body_up=900, body_down=4)))
     assert (row["messages"], row["messages_state"]) == (None, "incomplete")
     (row,) = rows((HEADS, 0, 1, heads()), (FRAMES_UP, 0, 1, piece), (END, 0, 1, end(
-        flags=flags | records.UP_CUT, body_up=900, body_down=0)))
+        flags=flags | assembly.UP_CUT, body_up=900, body_down=0)))
     assert json.loads(row["messages"])[0]["text"] == "hi"
     assert row["messages_state"] == "incomplete"
 
 
 def test_an_intercepted_request_has_a_url_of_https():
     (row, other) = rows(
-        (END, 0, 1, end(flags=records.IS_INTERCEPTED, port=443)),
-        (END, 0, 2, end(flags=records.IS_INTERCEPTED, port=80)))
+        (END, 0, 1, end(flags=assembly.IS_INTERCEPTED, port=443)),
+        (END, 0, 2, end(flags=assembly.IS_INTERCEPTED, port=80)))
     assert (row["url"], row["intercepted"]) == ("https://a.test/a", True)
     assert other["url"] == "https://a.test:80/a"
 
 
 def test_a_pinned_tunnel_says_so():
-    (row,) = rows((END, 0, 1, end(flags=records.IS_PINNED | records.IS_TUNNEL)))
+    (row,) = rows((END, 0, 1, end(flags=assembly.IS_PINNED | assembly.IS_TUNNEL)))
     assert (row["pinned"], row["intercepted"]) == (True, False)
 
 
@@ -191,7 +191,7 @@ def test_a_tunnel_has_an_authority_for_a_url():
     (row,) = rows((END, 0, 1, end(
         method="CONNECT", host=b"2001:db8::1", port=443, head=b"", protocol="tls",
         sni=b"b.test", alpn=b"h2,http/1.1", ja4=b"t13d", tls=0x0304,
-        flags=records.IS_TUNNEL | records.OFFERS_ECH)))
+        flags=assembly.IS_TUNNEL | assembly.OFFERS_ECH)))
     assert (row["kind"], row["method"], row["url"]) == (
         "tunnel", "CONNECT", "[2001:db8::1]:443")
     assert (row["protocol"], row["sni"], row["alpn"], row["ja4"], row["tls_version"],
@@ -201,7 +201,7 @@ def test_a_tunnel_has_an_authority_for_a_url():
 
 def test_an_upgrade_brings_its_request_with_the_response():
     (row,) = rows((HEADS, 0, 1, heads(up=HEAD)), (END, 0, 1, end(
-        head=b"", flags=records.IS_TUNNEL | records.HAS_UPGRADE, port=8080)))
+        head=b"", flags=assembly.IS_TUNNEL | assembly.HAS_UPGRADE, port=8080)))
     assert row["url"] == "http://a.test:8080/a" and row["kind"] == "tunnel"
 
 
@@ -214,7 +214,7 @@ def test_names_are_utf_8_and_heads_latin_1():
 @pytest.mark.parametrize("name", ["MOST_OPEN", "MOST_OPEN_BYTES"])
 def test_parts_without_an_end_are_bounded(monkeypatch, name):
     """R58."""
-    monkeypatch.setattr(records, name, 10 if name == "MOST_OPEN" else 11_600)
+    monkeypatch.setattr(assembly, name, 10 if name == "MOST_OPEN" else 11_600)
     made = Assembly(redactor())
     for number in range(100):
         made.rows([(UP, 0, number, b"x" * 1000)])
@@ -228,18 +228,18 @@ def test_parts_without_an_end_are_bounded(monkeypatch, name):
 
 def test_a_large_part_takes_the_place_of_many_small_exchanges(monkeypatch):
     """R58: one went for each part."""
-    monkeypatch.setattr(records, "MOST_OPEN_BYTES", 20_000)
+    monkeypatch.setattr(assembly, "MOST_OPEN_BYTES", 20_000)
     made = Assembly(redactor())
     made.rows([(UP, 0, number, b"x") for number in range(100)])
     made.rows([(UP, 0, 100, b"x" * 15_000)])
     assert made.evicted and made._size <= 20_000
 
 
-@pytest.mark.parametrize("kind", [UP, DOWN, records.TIMED_DOWN, FRAMES_UP])
+@pytest.mark.parametrize("kind", [UP, DOWN, assembly.TIMED_DOWN, FRAMES_UP])
 def test_tiny_pieces_are_bounded_by_their_memory(monkeypatch, kind):
     """R58: 9 000 000 frames of two octets were counted as 85 MiB, and took 1448."""
     most = 4 << 20
-    monkeypatch.setattr(records, "MOST_OPEN_BYTES", most)
+    monkeypatch.setattr(assembly, "MOST_OPEN_BYTES", most)
     made = Assembly(redactor())
     tracemalloc.start()
     try:
@@ -256,7 +256,7 @@ def test_tiny_pieces_are_bounded_by_their_memory(monkeypatch, kind):
 @pytest.mark.parametrize("found", [
     (END, 0, 1, end()[:-1]), (END, 0, 1, end()[:150]), (END, 0, 1, b""),
     (HEADS, 0, 1, b"\x05\0\0\0abcd"), (HEADS, 0, 1, b"\0\0"),
-    (records.TIMED_DOWN, 0, 1, b"\0" * 7)])
+    (assembly.TIMED_DOWN, 0, 1, b"\0" * 7)])
 def test_a_record_that_is_too_short_is_not_read_beyond_its_end(found):
     made = Assembly(redactor())
     made.rows([found, (END, 0, 1, end()), (END, 0, 2, end())])
