@@ -69,130 +69,159 @@ cdef class Paths:
         return self.closed((taken & ~self.last) << 1 | (steps & self.deep))
 
 
+cdef enum:
+    NO_SECRET = -1
+    SECRET_COMES = -2                       # the next value is one
+
+
+# Where in the octets the search is, and what it knows there.
+cdef struct Search:
+    const uint8_t *text
+    Py_ssize_t size, at
+    Expected expected
+    int depth
+    uint8_t[MOST_DEPTH + 1] closers         # of each level
+    uint64_t[MOST_DEPTH + 1] steps          # from the members of each level
+    Py_ssize_t[MOST_DEPTH + 1] numbers      # of the elements of each array
+    uint64_t inner                          # steps from the value that comes
+    Py_ssize_t secret_at                    # where a secret began, or one of the above
+    int secret_depth
+
+
 def find_values(bytes data not None, Paths paths, size_t most, bint all_escaped=False):
     """(begin, end, is_secret) of values, in order: of those at the paths, and of strings that may
     have a document inside: they begin as it does, or with `all_escaped` have any reverse solidus
     or apostrophe.
     Without paths: of these strings alone. Raises ValueError if the octets are no JSON, or if
     there are more than `most` values."""
-    cdef const uint8_t *text = data
-    cdef Py_ssize_t size = len(data), at = 0, begin = 0, secret_at = -1, key_end
-    cdef int depth = 0, secret_depth = 0
-    cdef uint8_t[MOST_DEPTH + 1] closers
-    cdef uint64_t[MOST_DEPTH + 1] steps     # from the members of each level
-    cdef Py_ssize_t[MOST_DEPTH + 1] numbers
-    cdef uint64_t inner = paths.first if paths is not None else 0
-    cdef bint is_secret = False, escaped
-    cdef Expected expected = DOCUMENT
-    cdef uint8_t c
+    cdef Search s
     cdef list values = []
-    closers[0] = 0
-    steps[0] = inner
-    numbers[0] = 0
-    if size >= 3 and data[:3] == b"\xef\xbb\xbf":
-        at = 3
+    cdef uint8_t c
+    s.text, s.size, s.at = data, len(data), 0
+    s.expected, s.depth, s.closers[0], s.numbers[0] = DOCUMENT, 0, 0, 0
+    s.steps[0] = s.inner = paths.first if paths is not None else 0
+    s.secret_at, s.secret_depth = NO_SECRET, 0
+    if s.size >= 3 and data[:3] == b"\xef\xbb\xbf":
+        s.at = 3
     while True:
-        while at < size and (text[at] == 32 or text[at] == 10 or text[at] == 13 or text[at] == 9
-                             or (text[at] == 0x1e and depth == 0)):     # RFC 7464
-            at += 1
-        if at >= size:
-            if depth or expected != DOCUMENT:
+        skip_space(&s)
+        if s.at >= s.size:
+            if s.depth or s.expected != DOCUMENT:
                 raise ValueError("the document does not end")
             return values
-        c = text[at]
-        if expected == NEXT:
-            at += 1
+        c = s.text[s.at]
+        if s.expected == NEXT:
             if c == 44:                     # ,
-                numbers[depth] += 1
-                expected = KEY if closers[depth] == 125 else VALUE
-            elif c == closers[depth]:
-                depth -= 1
-                expected = ended(depth)
-            else:
+                s.at += 1
+                s.numbers[s.depth] += 1
+                s.expected = KEY if s.closers[s.depth] == 125 else VALUE
+                continue
+            if c != s.closers[s.depth]:
                 raise ValueError("no comma")
-            if expected != VALUE and expected != KEY and secret_at >= 0 and depth == secret_depth:
-                add(values, secret_at, at, True, most)
-                secret_at = -1
-            continue
-        if expected == KEY or expected == KEY_OR_END:
-            if c == 125 and expected == KEY_OR_END:
-                at += 1
-                depth -= 1
-                expected = ended(depth)
-                if secret_at >= 0 and depth == secret_depth:
-                    add(values, secret_at, at, True, most)
-                    secret_at = -1
+            close_level(&s)
+        elif s.expected == KEY or s.expected == KEY_OR_END:
+            if c != 125 or s.expected == KEY:
+                read_key(&s, data, paths)
                 continue
-            if c != 34:
-                raise ValueError("no key")
-            begin = at
-            at = string_end(text, at, size, &escaped)
-            key_end = at
-            while at < size and (text[at] == 32 or text[at] == 10 or text[at] == 13
-                                 or text[at] == 9):
-                at += 1
-            if at >= size or text[at] != 58:
-                raise ValueError("no colon")
-            at += 1
-            inner = 0
-            is_secret = False
-            if steps[depth] and secret_at < 0:
-                inner = paths.by(steps[depth], key_of(data, begin, key_end, escaped), &is_secret)
-            expected = VALUE
-            if is_secret:
-                secret_at, secret_depth = -2, depth     # its value comes
-            continue
-        # A value
-        if closers[depth] == 93:
-            if c == 93 and expected == VALUE_OR_END:
-                at += 1
-                depth -= 1
-                expected = ended(depth)
-                if secret_at >= 0 and depth == secret_depth:
-                    add(values, secret_at, at, True, most)
-                    secret_at = -1
-                continue
-            inner = 0
-            if steps[depth] and secret_at < 0:
-                is_secret = False
-                inner = paths.by(
-                    steps[depth], str(numbers[depth]) if paths.counts else None, &is_secret)
-                if is_secret:
-                    secret_at, secret_depth = -2, depth
-        elif depth == 0:
-            inner = steps[0]
-        begin = at
-        if secret_at == -2:
-            secret_at = at
-        if c == 123 or c == 91:
-            if depth >= MOST_DEPTH:
-                raise ValueError("too deep")
-            depth += 1
-            closers[depth] = c + 2
-            steps[depth] = inner if secret_at < 0 else 0
-            numbers[depth] = 0
-            at += 1
-            expected = KEY_OR_END if c == 123 else VALUE_OR_END
-            continue
-        if c == 34:
-            at = string_end(text, at, size, &escaped)
-            if secret_at < 0 and (escaped and (all_escaped or may_nest(text, begin + 1, at)) or (
-                    all_escaped and memchr(text + begin, 39, at - begin) != NULL)):
-                add(values, begin, at, False, most)
+            close_level(&s)
+        elif s.expected == VALUE_OR_END and c == 93:
+            close_level(&s)
         else:
-            while at < size and is_word(text[at]):
-                at += 1
-            if at == begin:
-                raise ValueError("no value")
-        expected = ended(depth)
-        if secret_at >= 0 and depth == secret_depth:
-            add(values, secret_at, at, True, most)
-            secret_at = -1
+            if s.closers[s.depth] == 93:
+                enter_element(&s, paths)
+            elif s.depth == 0:
+                s.inner = s.steps[0]
+            if s.secret_at == SECRET_COMES:
+                s.secret_at = s.at
+            if c == 123 or c == 91:
+                open_level(&s, c)
+                continue
+            read_scalar(&s, c, values, most, all_escaped)
+        # A value has ended
+        s.expected = NEXT if s.depth else DOCUMENT
+        if s.secret_at >= 0 and s.depth == s.secret_depth:
+            add(values, s.secret_at, s.at, True, most)
+            s.secret_at = NO_SECRET
 
 
-cdef inline Expected ended(int depth) noexcept:
-    """The tokens that may follow a value."""
-    return NEXT if depth else DOCUMENT
+cdef inline void skip_space(Search *s) noexcept:
+    cdef uint8_t c
+    while s.at < s.size:
+        c = s.text[s.at]
+        if c != 32 and c != 10 and c != 13 and c != 9 and (c != 0x1e or s.depth):   # RFC 7464
+            return
+        s.at += 1
+
+
+cdef inline void close_level(Search *s) noexcept:
+    s.at += 1
+    s.depth -= 1
+
+
+cdef inline int open_level(Search *s, uint8_t c) except -1:
+    if s.depth >= MOST_DEPTH:
+        raise ValueError("too deep")
+    s.at += 1
+    s.depth += 1
+    s.closers[s.depth] = c + 2
+    s.steps[s.depth] = s.inner if s.secret_at < 0 else 0
+    s.numbers[s.depth] = 0
+    s.expected = KEY_OR_END if c == 123 else VALUE_OR_END
+    return 0
+
+
+cdef inline int read_key(Search *s, bytes data, Paths paths) except -1:
+    """And the colon behind it."""
+    cdef Py_ssize_t begin = s.at, end
+    cdef bint escaped
+    if s.text[begin] != 34:
+        raise ValueError("no key")
+    end = s.at = string_end(s.text, begin, s.size, &escaped)
+    while s.at < s.size and s.text[s.at] in (32, 10, 13, 9):
+        s.at += 1
+    if s.at >= s.size or s.text[s.at] != 58:
+        raise ValueError("no colon")
+    s.at += 1
+    s.expected = VALUE
+    s.inner = 0
+    if s.steps[s.depth] and s.secret_at < 0:
+        follow(s, paths, key_of(data, begin, end, escaped))
+    return 0
+
+
+cdef inline int enter_element(Search *s, Paths paths) except -1:
+    """The value that comes is an array's."""
+    s.inner = 0
+    if s.steps[s.depth] and s.secret_at < 0:
+        follow(s, paths, str(s.numbers[s.depth]) if paths.counts else None)
+    return 0
+
+
+cdef inline int follow(Search *s, Paths paths, key) except -1:
+    cdef bint is_secret = False
+    s.inner = paths.by(s.steps[s.depth], key, &is_secret)
+    if is_secret:
+        s.secret_at, s.secret_depth = SECRET_COMES, s.depth
+    return 0
+
+
+cdef inline int read_scalar(Search *s, uint8_t c, list values, size_t most,
+                            bint all_escaped) except -1:
+    """A string or a word. A string that may have a document is added to the values."""
+    cdef Py_ssize_t begin = s.at
+    cdef bint escaped
+    if c == 34:
+        s.at = string_end(s.text, begin, s.size, &escaped)
+        if s.secret_at < 0 and (
+                escaped and (all_escaped or may_nest(s.text, begin + 1, s.at)) or (
+                    all_escaped and memchr(s.text + begin, 39, s.at - begin) != NULL)):
+            add(values, begin, s.at, False, most)
+        return 0
+    while s.at < s.size and is_word(s.text[s.at]):
+        s.at += 1
+    if s.at == begin:
+        raise ValueError("no value")
+    return 0
 
 
 cdef int add(list values, Py_ssize_t begin, Py_ssize_t end, bint is_secret,

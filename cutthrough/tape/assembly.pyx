@@ -195,6 +195,7 @@ cdef class Assembly:
 
     cdef int _row(self, uint32_t worker, uint64_t request, const EndRecord *end,
                   OpenExchange parts) except -1:
+        """Puts a row into the batch, or nothing at all."""
         cdef size_t n_cells = self._batch.n_cells
         try:
             return self._put_row(worker, request, end, parts)
@@ -209,23 +210,13 @@ cdef class Assembly:
         cdef Text up, down, raw_up, raw_down
         cdef str up_text = None, down_text = None, messages = None, messages_state = None
         cdef char[40] name
-        cdef int flags = end.flags
         cdef Value[MOST_VALUES] values          # those of the request's head
         cdef int n_values, _i
         cdef int64_t size
         cdef bint is_websocket
         cdef bytes plain_up = None, plain_down = None   # bodies that are kept as they came
-        cdef bytes traced = None
         texts_of(end, texts)
-        raw_up, raw_down.data, raw_down.n = texts[<int>end_record.T_HEAD], "", 0
-        if parts.heads is not None:
-            split_heads(text_of(parts.heads), &up, &raw_down)
-            if not raw_up.n:                # that of an upgrade's request is here
-                raw_up = up
-        if texts[<int>end_record.T_TRACE].n:
-            traced = with_trace(raw_up.data, raw_up.n, texts[<int>end_record.T_TRACE].data,
-                                texts[<int>end_record.T_TRACE].n)
-            raw_up = raw_up if traced is None else text_of(traced)
+        _traced = read_heads(texts, parts, &raw_up, &raw_down)   # keeps the text of raw_up
         up, down = raw_up, raw_down
         redactor = self._redactor
         heard = redactor.heard = []
@@ -238,15 +229,11 @@ cdef class Assembly:
             up_text = redactor.head(up_text)
             up = utf8_of(up_text)
         body_up = body_down = _NO_BODY
-        is_websocket = flags & end_record.IS_WEBSOCKET or parts.pieces is not None
-        if not (self._reads_bodies or is_websocket or flags & (
-                end_record.UP_CHUNKED | end_record.UP_CUT)):
-            plain_up = plain_of(parts.up, end.body_up, raw_up, True, None)
-        if plain_up is None and end.body_up != UINT64_MAX and not is_websocket:
-            body_up = make_body(
-                Transferred(b"".join(parts.up or ()), end.body_up,
-                            flags & end_record.UP_CHUNKED != 0, flags & end_record.UP_CUT != 0),
-                latin1_of(raw_up), redactor, of_request=True)
+        is_websocket = end.flags & end_record.IS_WEBSOCKET or parts.pieces is not None
+        if not is_websocket:
+            plain_up = self._plain_up(end, parts, raw_up)
+            if plain_up is None:
+                body_up = self._body_up(end, parts, raw_up)
         redactor.heard = None
         if texts[<int>end_record.T_ADDED].n:
             heard = (heard or []) + latin1_of(texts[<int>end_record.T_ADDED]).split("\n")
@@ -259,16 +246,10 @@ cdef class Assembly:
             down = utf8_of(down_text)
         if is_websocket:
             messages, messages_state = self._messages(end, parts, raw_down, echoes)
-        if not (self._reads_bodies or is_websocket or has_failed(end) or flags & (
-                end_record.DOWN_CHUNKED | end_record.DOWN_CUT)):
-            plain_down = plain_of(parts.down, end.body_down, raw_down, False,
-                                  None if echoes is None else echoes.parts)
-        if plain_down is None and end.body_down != UINT64_MAX and not is_websocket:
-            body_down = make_body(
-                Transferred(b"".join(parts.down or untimed(parts.timed)), end.body_down,
-                            flags & end_record.DOWN_CHUNKED != 0,
-                            flags & end_record.DOWN_CUT != 0, has_failed(end)),
-                latin1_of(raw_down), redactor, echoes=echoes)
+        else:
+            plain_down = self._plain_down(end, parts, raw_down, echoes)
+            if plain_down is None:
+                body_down = self._body_down(end, parts, raw_down, echoes)
         # In the order of COLUMNS
         to.text(name, snprintf(name, sizeof(name), b"%lu-%lu", <unsigned long>worker,
                                <unsigned long>request))
@@ -310,6 +291,40 @@ cdef class Assembly:
             to.nothing()                    # the store packs
         return 0
 
+    # --- bodies: as they came, or read ----------------------------------------------
+
+    cdef bytes _plain_up(self, const EndRecord *end, OpenExchange parts, Text head):
+        if self._reads_bodies or end.flags & (end_record.UP_CHUNKED | end_record.UP_CUT):
+            return None
+        return plain_of(parts.up, end.body_up, head, True, None)
+
+    cdef object _body_up(self, const EndRecord *end, OpenExchange parts, Text head):
+        if end.body_up == UINT64_MAX:
+            return _NO_BODY
+        return make_body(
+            Transferred(b"".join(parts.up or ()), end.body_up,
+                        end.flags & end_record.UP_CHUNKED != 0,
+                        end.flags & end_record.UP_CUT != 0),
+            latin1_of(head), self._redactor, of_request=True)
+
+    cdef bytes _plain_down(self, const EndRecord *end, OpenExchange parts, Text head,
+                           object echoes):
+        if self._reads_bodies or has_failed(end) or end.flags & (
+                end_record.DOWN_CHUNKED | end_record.DOWN_CUT):
+            return None
+        return plain_of(parts.down, end.body_down, head, False,
+                        None if echoes is None else echoes.parts)
+
+    cdef object _body_down(self, const EndRecord *end, OpenExchange parts, Text head,
+                           object echoes):
+        if end.body_down == UINT64_MAX:
+            return _NO_BODY
+        return make_body(
+            Transferred(b"".join(parts.down or untimed(parts.timed)), end.body_down,
+                        end.flags & end_record.DOWN_CHUNKED != 0,
+                        end.flags & end_record.DOWN_CUT != 0, has_failed(end)),
+            latin1_of(head), self._redactor, echoes=echoes)
+
     cdef tuple _messages(self, const EndRecord *end, OpenExchange parts, Text head, object echoes):
         """The messages of a WebSocket, and their state."""
         if parts.heads is None:
@@ -344,3 +359,21 @@ cdef class Assembly:
             return self._batch.nothing()
         return self._batch.end_at(names.put(head.data, head.n, self._batch.begin_of(
             TEXT, names.most_of(head.data, head.n))))
+
+
+cdef bytes read_heads(const Text *texts, OpenExchange parts, Text *up, Text *down):
+    """Both heads, before redaction; of the request with the trace that began here. If that makes a
+    new text, `up` points into it, and it is returned; else None."""
+    cdef const Text *trace = &texts[<int>end_record.T_TRACE]
+    cdef bytes traced = None
+    cdef Text request
+    up[0], down.data, down.n = texts[<int>end_record.T_HEAD], "", 0
+    if parts.heads is not None:
+        split_heads(text_of(parts.heads), &request, down)
+        if not up.n:                        # that of an upgrade's request is here
+            up[0] = request
+    if trace.n:
+        traced = with_trace(up.data, up.n, trace.data, trace.n)
+        if traced is not None:
+            up[0] = text_of(traced)
+    return traced
