@@ -8,10 +8,10 @@ import pytest
 from cutthrough.recording.record import recorder as recorders
 from cutthrough.recording.record import session_writer
 from cutthrough.recording.record.recorder import Recorder
-from cutthrough.recording.sessions import turns
+from cutthrough.recording.sessions import offsets
 from cutthrough.recording.sessions.directory import Session, Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from cutthrough.recording.sessions.turns import Turn
+from cutthrough.recording.sessions.offsets import Offset
 from cutthrough.storage.store import Locked, Refused, StoreError
 from tests.recording.exchanges import ended
 from tests.recording.settings import SETTINGS
@@ -53,19 +53,19 @@ def test_a_batch_goes_into_as_many_sessions_as_it_names(recorder, folder):
 
 
 def test_what_a_killed_writer_has_added_is_not_added_again(folder):
-    """It is killed when it has written one of a turn's two sessions."""
+    """It is killed when it has written one of two sessions."""
     settings = msgspec.structs.replace(SETTINGS, directory=str(folder))
     killed = Recorder(settings)
-    assert killed.write(of("x", 1), Turn(7, 1000, False)) == 0
-    assert killed.write(of("x", 2, 3), Turn(7, 2000, False)) == 0
+    assert killed.write(of("x", 1), Offset(7, 1000, False)) == 0
+    assert killed.write(of("x", 2, 3), Offset(7, 2000, False)) == 0
     killed.close()
     successor = Recorder(settings)
     both = of("x", 2) + of("y", 4) + of("x", 3)
-    assert successor.write(both, Turn(7, 2000, True)) == 0
+    assert successor.write(both, Offset(7, 2000, True)) == 0
     assert found(folder) == {"x": ["/1", "/2", "/3"], "y": ["/4"]}
-    # Another ring's turn that ends at the same place, and the next one of this ring
-    assert successor.write(of("x", 5), Turn(8, 2000, True)) == 0
-    assert successor.write(of("x", 6), Turn(7, 3000, False)) == 0
+    # Another ring's records that end at the same place, and the next ones of this ring
+    assert successor.write(of("x", 5), Offset(8, 2000, True)) == 0
+    assert successor.write(of("x", 6), Offset(7, 3000, False)) == 0
     assert found_in(folder, "x") == ["/1", "/2", "/3", "/5", "/6"]
     successor.close()
 
@@ -80,32 +80,32 @@ def test_what_was_added_behind_waiting_ones_is_not_added_again(
     killed = Recorder(settings)
     put_rows = Session.put_rows
 
-    def refuse(session, batches, turn=None):
+    def refuse(session, batches, offset=None):
         made = list(batches)
         if sum(map(len, made)) > 1:
             raise Refused("one of them")
-        put_rows(session, made, turn)
+        put_rows(session, made, offset)
 
     def locked(*_):
         raise Locked("it is locked")
 
     monkeypatch.setattr(Session, "put_rows", locked)
-    assert killed.write(of("x", 1), Turn(7, 1000, False)) == 0
+    assert killed.write(of("x", 1), Offset(7, 1000, False)) == 0
     monkeypatch.setattr(Session, "put_rows", refuse if alone else put_rows)
     monkeypatch.setattr(session_writer, "AGAIN_S", 0)
-    assert killed.write(of("x", 2, 3), Turn(7, 2000, False)) == 0
+    assert killed.write(of("x", 2, 3), Offset(7, 2000, False)) == 0
     killed.close()
     monkeypatch.setattr(Session, "put_rows", put_rows)
     successor = Recorder(settings)
-    assert successor.write(of("x", 2, 3), Turn(7, 2000, True)) == 0
+    assert successor.write(of("x", 2, 3), Offset(7, 2000, True)) == 0
     assert found_in(folder, "x") == ["/1", "/2", "/3"]
     successor.close()
 
 
-def test_turns_of_few_rings_are_remembered(recorder, folder, monkeypatch):
-    monkeypatch.setattr(turns, "MOST", 3)
+def test_offsets_of_few_rings_are_remembered(recorder, folder, monkeypatch):
+    monkeypatch.setattr(offsets, "MOST", 3)
     for ring in range(10):
-        assert recorder.write(of("x", ring), Turn(ring, 1, False)) == 0
+        assert recorder.write(of("x", ring), Offset(ring, 1, False)) == 0
     with sqlite3.connect(folder / "x.session") as base:
         assert base.execute("SELECT count(*) FROM turns").fetchone()[0] <= 3
 
@@ -133,7 +133,7 @@ def test_what_waits_for_many_sessions_is_bounded_as_for_one(
         recorder, folder, monkeypatch):
     monkeypatch.setattr(session_writer, "MOST_WAITING", 10)
 
-    def fail(_session, _rows, _turn):
+    def fail(_session, _rows, _offset):
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:

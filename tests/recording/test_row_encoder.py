@@ -20,8 +20,8 @@ from cutthrough.recording.record.recorder import Recorder
 from cutthrough.recording.record.row_encoder import FAILED, RowEncoder
 from cutthrough.recording.sessions import wal_size
 from cutthrough.recording.sessions.directory import VALUES, Session
+from cutthrough.recording.sessions.offsets import Offset
 from cutthrough.recording.sessions.session import masked
-from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.store import StoreError
 from cutthrough.tape.batch import Batch
@@ -217,7 +217,7 @@ def test_rows_and_recordings_are_written_in_their_order(recorder):
 def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, caplog):
     session = recorder.writer_of().open()
 
-    def fail(rows, _turn):
+    def fail(rows, _offset):
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:
@@ -258,10 +258,10 @@ def test_rows_wait_whichever_part_of_them_cannot_be_written(
 
 def test_a_turn_of_which_nothing_is_recorded_changes_nothing(recorder):
     """A full disk, for one, does not matter to it."""
-    assert recorder.write([ended()], Turn(7, 100, False)) == 0
+    assert recorder.write([ended()], Offset(7, 100, False)) == 0
     base = recorder.writer_of().open()._base
     before = base.total_changes
-    assert recorder.write([ended(was_cut=True)], Turn(7, 200, False)) == 0
+    assert recorder.write([ended(was_cut=True)], Offset(7, 200, False)) == 0
     assert base.total_changes == before
 
 
@@ -298,7 +298,7 @@ def test_the_log_of_a_session_is_moved_before_sqlite_does_it(
 
 
 def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
-    def fail(batches, _turn):
+    def fail(batches, _offset):
         next(batches)
         raise ValueError("too long")
 

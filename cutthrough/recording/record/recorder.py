@@ -21,9 +21,9 @@ from cutthrough.recording.record.session_writer import (
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
 from cutthrough.recording.sessions.modes import InForce
+from cutthrough.recording.sessions.offsets import Offset
 from cutthrough.recording.sessions.retention import Retention
 from cutthrough.recording.sessions.session import SessionError
-from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.settings import Recordings
 from cutthrough.tape.ring_exchange import RingExchange
 
@@ -49,10 +49,11 @@ class Recorder:
         self._in_force = InForce(settings.directory, settings.session)
         self._lost = 0
 
-    def write(self, exchanges: list[RingExchange], turn: Turn | None = None) -> int:
-        """Returns how many could not be written. `turn`: they are all of it."""
+    def write(self, exchanges: list[RingExchange], offset: Offset | None = None) -> int:
+        """Returns how many could not be written. `offset`: of their ring, if they
+        are all before it."""
         if not self._choice.is_free:
-            return self.writer_of().write(exchanges, turn) + self._cut()
+            return self.writer_of().write(exchanges, offset) + self._cut()
         groups: dict[str, list[RingExchange]] = {}
         for exchange in exchanges:
             try:
@@ -60,7 +61,7 @@ class Recorder:
                 groups.setdefault(name, []).append(exchange)
             except SessionError as error:
                 self._converter.leave_out(exchange, error)
-        lost = sum(self.writer_of(name).write(group, turn)
+        lost = sum(self.writer_of(name).write(group, offset)
                    for name, group in groups.items())
         return lost + self._cut()
 

@@ -21,8 +21,8 @@ from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.conversion import Converter, make_recording
 from cutthrough.recording.record.row_encoder import FAILED, RowEncoder
 from cutthrough.recording.sessions.directory import SUFFIX, VALUES, Session, Sessions
+from cutthrough.recording.sessions.offsets import Offset
 from cutthrough.recording.sessions.session import Manifest, NoSession
-from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.store import Refused, StoreError
 from cutthrough.tape.batch import Batch
@@ -62,15 +62,15 @@ class SessionWriter:
         self._written = 0.0                  # 0: the session's file has all of it
         self._pruned = time.monotonic()
 
-    def write(self, exchanges: list[RingExchange], turn: Turn | None = None) -> int:
+    def write(self, exchanges: list[RingExchange], offset: Offset | None = None) -> int:
         """Returns how many could not be written."""
         if not (self._converter.has_hook or self.waiting or self._failed):
-            return self._write_rows(exchanges, turn)
+            return self._write_rows(exchanges, offset)
         heads: HeadCache = {}
         recordings = self._converter.convert_all(exchanges, heads)
-        return self._put(recordings, turn) if recordings or self.waiting else 0
+        return self._put(recordings, offset) if recordings or self.waiting else 0
 
-    def _write_rows(self, exchanges: list[RingExchange], turn: Turn | None) -> int:
+    def _write_rows(self, exchanges: list[RingExchange], offset: Offset | None) -> int:
         """As `write`: only those become Recordings that take the slow path, or wait."""
         heads: HeadCache = {}
         try:
@@ -81,14 +81,15 @@ class SessionWriter:
             return self._wait(self._converter.convert_all(exchanges, heads), error)
         entries, remaining = list[RingExchange | Recording](), iter(exchanges)
         try:
-            session.put_rows(self._make_rows(session, remaining, heads, entries), turn)
+            session.put_rows(
+                self._make_rows(session, remaining, heads, entries), offset)
         except Exception as error:
             waiting = [entry if isinstance(entry, Recording) else
                        make_recording(entry, heads) for entry in entries]
             waiting += self._converter.convert_all(remaining, heads)
             if is_of_file(error):
                 return self._wait(waiting, error)
-            return self._put_accepted(session, waiting, turn)
+            return self._put_accepted(session, waiting, offset)
         if entries:
             self._written = time.monotonic()
         return 0
@@ -126,19 +127,19 @@ class SessionWriter:
             self._converter.failures.add(error)
             return None
 
-    def _put(self, recordings: list[Recording], turn: Turn | None = None) -> int:
+    def _put(self, recordings: list[Recording], offset: Offset | None = None) -> int:
         """Writes them behind the waiting recordings. Returns how many are lost."""
         lost = 0
-        if self.waiting:                     # of former turns: apart from this one
+        if self.waiting:                     # of earlier offsets: apart from this one
             former, self.waiting = self.waiting, []
             lost = self._put_together(former)
             if self.waiting:
                 return lost + self._keep(self.waiting + recordings)
-        return lost + self._put_together(recordings, turn) if recordings else lost
+        return lost + self._put_together(recordings, offset) if recordings else lost
 
-    def _put_together(self, recordings: list[Recording], turn: Turn | None = None
+    def _put_together(self, recordings: list[Recording], offset: Offset | None = None
                       ) -> int:
-        """`turn`: of which these are all. Returns how many are lost."""
+        """`offset`: these are all before it. Returns how many are lost."""
         if self._failed and time.monotonic() - self._tried < AGAIN_S:
             return self._keep(recordings)
         try:
@@ -150,10 +151,10 @@ class SessionWriter:
         rows = [row for recording in recordings
                 if (row := self._row(session, recording))]
         try:
-            session.put_rows([Batch.of(rows, len(VALUES))], turn)
+            session.put_rows([Batch.of(rows, len(VALUES))], offset)
         except Exception as error:
             return self._wait(recordings, error) if is_of_file(error) else (
-                self._put_accepted(session, recordings, turn))
+                self._put_accepted(session, recordings, offset))
         self._written = time.monotonic()
         if self._failed:
             log.warning("recordings are written again")
@@ -161,9 +162,9 @@ class SessionWriter:
         return 0
 
     def _put_accepted(self, session: Session, recordings: list[Recording],
-                      turn: Turn | None) -> int:
+                      offset: Offset | None) -> int:
         """Without those that keep the others from being written (R71): each is tried
-        alone, and the rest is written in one transaction, as of its turn."""
+        alone, and the rest is written in one transaction, with its offset."""
         rows, accepted = [], list[Recording]()
         for number, recording in enumerate(recordings):
             try:
@@ -177,7 +178,7 @@ class SessionWriter:
                     return self._wait(accepted + recordings[number:], error)
                 self._converter.failures.add(error)
         try:
-            session.put_rows([Batch.of(rows, len(VALUES))], turn)
+            session.put_rows([Batch.of(rows, len(VALUES))], offset)
         except Exception as error:
             if is_of_file(error):
                 return self._wait(accepted, error)

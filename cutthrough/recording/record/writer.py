@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cutthrough.exchange.failures import Failures
 from cutthrough.recording.record.recorder import Recorder
-from cutthrough.recording.sessions.turns import Turn
+from cutthrough.recording.sessions.offsets import Offset
 from cutthrough.storage.outlet import Queue
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.writer import Writer, serve
@@ -80,14 +80,15 @@ class RecordingWriter(Writer):
                exchanges: list[RingExchange], ring: Ring) -> int:
         """Returns how many are lost."""
         if isinstance(recorder, Recorder):
-            return recorder.write(exchanges, Turn(ring.name, ring.turn, ring.is_again))
+            return recorder.write(
+                exchanges, Offset(ring.name, ring.turn, ring.is_again))
         lost = recorder.write(exchanges, lambda count: self.hand(count, ring))
         self._handing = 0
         return lost
 
     def hand(self, count: int, ring: Ring) -> bool:
         """False: a writer that was killed had them, and has perhaps sent them. They
-        count as lost: only a file knows which turns it has."""
+        count as lost: only a file knows how far it has a ring."""
         self._handing = count                # the other thread counts, too
         self.note_pending()
         return ring.hand()

@@ -24,6 +24,7 @@ import cutthrough
 from cutthrough.recording.model.key import read_key
 from cutthrough.recording.model.masking import make_masker
 from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.sessions.offsets import Offset, advance
 from cutthrough.recording.sessions.session import (
     MOST_PRUNED,
     MOST_READS,
@@ -42,7 +43,6 @@ from cutthrough.recording.sessions.session import (
     read,
     read_manifest,
 )
-from cutthrough.recording.sessions.turns import Turn, take
 from cutthrough.recording.sessions.wal_size import (
     AUTOCHECKPOINT_PAGES,
     WalSize,
@@ -174,24 +174,24 @@ class Session(AnySession):
             self._prune(MOST_PRUNED + len(additions))
         return additions
 
-    def put(self, recordings: Iterable[Recording], turn: Turn | None = None) -> None:
+    def put(self, recordings: Iterable[Recording]) -> None:
         self.put_rows([Batch.of(map(self._values, masked(self.masker, recordings)),
-                                len(VALUES))], turn)
+                                len(VALUES))])
 
     def row(self, recording: Recording) -> tuple[object, ...]:
         """Redacted, for `put_rows`."""
         return self._values(*masked(self.masker, [recording]))
 
-    def put_rows(self, batches: Iterable[Batch], turn: Turn | None = None) -> None:
+    def put_rows(self, batches: Iterable[Batch], offset: Offset | None = None) -> None:
         """Adds recordings of which rows were made, redacted, for this session, in one
-        transaction. `turn`: of which they are all that this session gets; if a writer
-        that was killed has added them, nothing is added."""
+        transaction. `offset`: of their ring, if they are all that this session gets
+        before it; if a writer that was killed has added them, nothing is added."""
         batches = filter(len, batches)
         first = next(batches, None)
         if first is None:
             return
         with self._changed():
-            if turn is not None and not take(self._base, turn):
+            if offset is not None and not advance(self._base, offset):
                 return
             before, pages = self._count, 0
             for rows in itertools.chain([first], batches):
