@@ -33,7 +33,7 @@ from cutthrough.session.judge.authorize cimport judge_address
 from cutthrough.session.judge.under_way cimport is_cut_meanwhile
 from cutthrough.session.model.charge cimport admit_user, renew_meanwhile
 from cutthrough.session.model.client cimport (
-    Client, Observer, asker_of, extras_of, forget_dial, user_of)
+    Client, Observer, asker_of, drop_parent, extras_of, forget_dial, user_of)
 from cutthrough.session.model.counters cimport count_dial
 from cutthrough.session.model.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
@@ -56,11 +56,12 @@ from cutthrough.session.transfer.recording_room cimport takes_room, wants_room
 from cutthrough.session.transfer.to_filters cimport leave_filters
 from cutthrough.session.transfer.tunnel cimport start_tunnel
 from cutthrough.session.ways.dials cimport begin_dial, dial_anew, outcome_of_errno, relieve
-from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
+from cutthrough.session.ways.dialogue cimport (
+    STILL_TALKING, begin_dialogue, go_on_talking, is_resolved_there)
 from cutthrough.session.ways.local cimport connect_function
 from cutthrough.session.ways.parents cimport (
-    choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
-    seeks_parent, set_source_aside, way_of)
+    choose_parent, dial_parent, lose_parent, praise_parents, seeks_parent, set_source_aside,
+    way_of)
 from cutthrough.wire.authority cimport HOST_NAME
 from cutthrough.wire.names cimport M_CONNECT, M_TUNNEL
 from cutthrough.wire.parent cimport BY_SOCKS4

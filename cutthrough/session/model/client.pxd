@@ -8,12 +8,14 @@ from cutthrough.net.buffers cimport Block, give_block
 from cutthrough.net.connector cimport Upstream, UpstreamOwner
 from cutthrough.net.relay cimport Relay
 from cutthrough.policy.auth cimport Account
+from cutthrough.policy.hop cimport HOP_DIRECT
 from cutthrough.policy.limits cimport Terms, Usage
 from cutthrough.policy.parents cimport Standing
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.entrance cimport Entrance
 from cutthrough.session.model.extras cimport NOTHING, Extras, has_responder, is_empty
+from cutthrough.session.model.passage cimport Passage
 from cutthrough.session.model.places cimport GUEST, STRANGER
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport Stamps
@@ -292,6 +294,19 @@ cdef inline void leave_parent(Client client) noexcept:
     if client.request.hop.parent:
         (<Standing>client.context.parents.standings[client.request.hop.parent]).in_hand -= 1
         client.request.hop.parent = 0
+
+
+# As leave_parent, and the request may get another way.
+cdef inline void drop_parent(Client client) noexcept:
+    cdef Passage p = client.extras.passage
+    leave_parent(client)
+    client.request.hop.kind = HOP_DIRECT
+    if p is not None:
+        if p.parent is not None and client.request.hop.source == 0:
+            client.request.hop.source = p.source
+        p.member = -1
+        p.parent = p.chain = None
+        p.seeks_parent = False
 
 
 # The client is at rest: lists it as one that may be closed to make room. Not if another

@@ -20,7 +20,7 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache cimport denial
 from cutthrough.session.judge.authorize cimport judge_late
 from cutthrough.session.model.awaited cimport NOBODY
-from cutthrough.session.model.client cimport Client, extras_of, is_last
+from cutthrough.session.model.client cimport Client, drop_parent, extras_of, is_last
 from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE, PHASE_WAY
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD, RELAY, REQUEST
@@ -30,7 +30,6 @@ from cutthrough.session.transfer.responder cimport (
     UNFIT, Responder, is_with_player, may_reply, refuse_unfit, send_own_head,
     up_sluice, write_head_up)
 from cutthrough.session.transfer.sluice cimport Sluice, give, run_sluice
-from cutthrough.session.ways.parents cimport drop_parent
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport MAX_FIELDS, Head, parse_response

@@ -20,8 +20,8 @@ from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.session.model.client cimport user_of, worker_of_id
 from cutthrough.session.model.inside cimport prints_of
 from cutthrough.session.model.prints cimport Prints
+from cutthrough.session.ways.dialogue cimport head_for_parent
 from cutthrough.session.ways.origins cimport head_for_server
-from cutthrough.session.ways.parents cimport head_for_parent
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.edits cimport (
     KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA3, KNOWN_JA4, KNOWN_JA4_O, KNOWN_JA4_R, KNOWN_JA4_RO,

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The dialogue with a connected parent, up to the destination's first byte.
+"""The dialogue with a connected parent, up to the destination's first byte, and the destination in
+its words.
 
     dialled ─> PROXY header ─> TLS ─> first message ─> answer ─> … ─> next parent ─> …
            ─> destination
@@ -18,11 +19,11 @@ them.
 cdef extern from "<errno.h>" nogil:
     int EPROTO
 
-from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
-from cutthrough.net.address cimport UNIX_CALLER, Address, from_sockaddr
-from cutthrough.net.buffers cimport head_scratch, scratch
+from cutthrough.net.address cimport UNIX_CALLER, Address, from_sockaddr, print_address
+from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch, scratch
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.multiplex cimport with_descriptor
 from cutthrough.net.sysio cimport (
@@ -37,11 +38,53 @@ from cutthrough.policy.parents cimport NO_TLS, Parent
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.flight_recorder cimport E_ANSWER, E_SECURED, E_UP, note
 from cutthrough.session.model.passage cimport Passage
+from cutthrough.session.model.request cimport Request
+from cutthrough.wire.absolute cimport build_absolute_head
+from cutthrough.wire.authority cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.parent cimport (
     MOST_HEARD, MOST_SAID, SAY_NOTHING, Errand, Step, first_step, hear, say)
+from cutthrough.wire.rewrite cimport Span
 from cutthrough.wire.proxy_header cimport ProxyHeader, build_proxy_header
 from cutthrough.wire.socks_client cimport Login
+
+
+cdef bint is_resolved_there(Client c) except -1:
+    return c.extras.passage is not None and c.extras.passage.parent is not None and (
+        c.request.for_origin or (c.extras.passage.parent.resolves and not c.request.narrowed
+                                 and c.request.host_kind == HOST_NAME))
+
+
+cdef int set_target(Client c, Passage p, const Address *checked) except -1:
+    cdef Target *target = &p.target
+    memset(&p.checked, 0, sizeof(Address))
+    memset(target, 0, sizeof(Target))
+    target.port = c.request.port
+    if checked == NULL or is_resolved_there(c) or c.request.hop.kind == HOP_FORWARD:
+        target.host_kind = c.request.host_kind
+        target.host_len = <uint16_t>(len(c.key) - 2)
+        memcpy(target.host, <char *>c.key, target.host_len)
+        if checked == NULL or target.host_kind == HOST_NAME:
+            return 0
+    p.checked = checked[0]
+    p.checked.port = c.request.port
+    target.host_kind = HOST_IPV4 if checked.family == 4 else HOST_IPV6
+    target.host_len = <uint16_t>print_address(checked, target.host)
+    memcpy(target.address, checked.bytes, 16)
+    return 0
+
+
+cdef const char *head_for_parent(Client c, size_t *n) except? NULL:
+    cdef Passage p = c.extras.passage
+    cdef bytes basic = p.parent.basic
+    cdef Request *r = &c.request
+    if p.parent.passes_credentials and p.credentials is not None:
+        basic = p.credentials
+    set_target(c, p, NULL)
+    n[0] = build_absolute_head(
+        head_scratch(), HEAD_ROOM, bytes_of(c.head), c.head.end, Span(r.path_at, r.path_len),
+        &p.target, Value(NULL, 0) if basic is None else Value(basic, len(basic)))
+    return head_scratch() if n[0] else NULL
 
 
 cdef int begin_dialogue(Client c) except -2:

@@ -10,12 +10,8 @@ cdef int keep_fields(Client client, const Head *head, const char *data) except -
 # Sets request.hop by request.route, and client.extras.passage if the way has a parent. False: no member
 # is left, and the request has been refused.
 cdef bint choose_parent(Client client) except -1
-# The request has no parent any more; it may get another route.
-cdef int drop_parent(Client client) except -1
 # The way that request.route names; None: directly. Only if the snapshot has ways.
 cdef Way way_of(Client client)
-# Does the parent resolve the destination's name, so that we do not?
-cdef bint is_resolved_there(Client client) except -1
 # Source addresses are of direct connections: takes the one that a rule names out of request.hop,
 # if a parent is in use.
 cdef void set_source_aside(Client client) noexcept
@@ -27,8 +23,6 @@ cdef int dial_parent(Client client, const Address *checked, const Address *other
 cdef bint seeks_parent(Client client) noexcept
 # May this parent's address be dialled? Not our own listener's (R20).
 cdef bint may_dial_parent(Client client, const Address *address) except -1
-# The request's head in absolute form, for HOP_FORWARD, in head_scratch(); NULL: no room for it.
-cdef const char *head_for_parent(Client client, size_t *n) except? NULL
 # The parent in use failed with this Outcome: takes another, or refuses the request (R44).
 cdef int lose_parent(Client client, int outcome) except -1
 # The parent's connection, or all of its dialogue, was made.

@@ -15,20 +15,17 @@ import logging
 from functools import partial
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
-from cutthrough.net.address cimport (
-    Address, Addresses, one_address, print_address)
-from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
+from cutthrough.net.address cimport Address, Addresses, one_address
 from cutthrough.net.connector cimport Upstream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
     NO_ORIGIN, OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED,
     PARENT_UNREACHABLE)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_NAMED_ORIGIN, HOP_PARENT
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport (
     KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Standing, Way)
-from cutthrough.session.model.client cimport Client, asker_of, extras_of, leave_parent
+from cutthrough.session.model.client cimport Client, asker_of, drop_parent, extras_of
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.flight_recorder cimport E_PARENT, E_PARENT_LOST, note
 from cutthrough.session.model.inside cimport Inside, key_of_way
@@ -37,13 +34,11 @@ from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.standby cimport Standby
 from cutthrough.session.model.state cimport DIAL, PARENT, RESOLVE
+from cutthrough.session.ways.dialogue cimport set_target
 from cutthrough.session.ways.dials cimport begin_dial, is_own_shortage
 from cutthrough.session.ways.origins cimport outcome_of_way
 from cutthrough.session.ways.reuse cimport is_of_connection
-from cutthrough.wire.absolute cimport build_absolute_head
-from cutthrough.wire.rewrite cimport Span
-from cutthrough.wire.authority cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
-from cutthrough.wire.connect cimport Value
+from cutthrough.wire.authority cimport HOST_IPV4, HOST_NAME
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION, F_VIA
 from cutthrough.wire.parent cimport (
@@ -163,19 +158,6 @@ cdef bint names_client(Passage p, int kind) except -1:
     return False
 
 
-cdef int drop_parent(Client c) except -1:
-    leave_parent(c)
-    c.request.hop.kind = HOP_DIRECT
-    if c.extras.passage is not None:
-        if c.extras.passage.parent is not None and c.request.hop.source == 0:
-            c.request.hop.source = c.extras.passage.source
-        c.extras.passage.member = -1
-        c.extras.passage.parent = None
-        c.extras.passage.chain = None
-        c.extras.passage.seeks_parent = False
-    return 0
-
-
 cdef void set_source_aside(Client c) noexcept:
     cdef Passage p = c.extras.passage
     if p is not None and p.parent is not None and c.request.hop.source and (
@@ -190,12 +172,6 @@ cdef bytes key_for(Client c, Keying keying):
     if keying == KEYED_BY_CLIENT:
         return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 16]
     return key_of_way(c) if keying == KEYED_BY_DESTINATION else None
-
-
-cdef bint is_resolved_there(Client c) except -1:
-    return c.extras.passage is not None and c.extras.passage.parent is not None and (
-        c.request.for_origin or (c.extras.passage.parent.resolves and not c.request.narrowed
-                                 and c.request.host_kind == HOST_NAME))
 
 
 cdef bint seeks_parent(Client c) noexcept:
@@ -284,26 +260,6 @@ cdef bint parent_may_have(Parent parent, const Address *address) noexcept:
     return parent.protocol != BY_SOCKS4 or address.family == 4
 
 
-cdef int set_target(Client c, Passage p, const Address *checked) except -1:
-    """The destination as the parent gets it: the checked address, or the name (R43)."""
-    cdef Target *target = &p.target
-    memset(&p.checked, 0, sizeof(Address))
-    memset(target, 0, sizeof(Target))
-    target.port = c.request.port
-    if checked == NULL or is_resolved_there(c) or c.request.hop.kind == HOP_FORWARD:
-        target.host_kind = c.request.host_kind
-        target.host_len = <uint16_t>(len(c.key) - 2)
-        memcpy(target.host, <char *>c.key, target.host_len)
-        if checked == NULL or target.host_kind == HOST_NAME:
-            return 0
-    p.checked = checked[0]
-    p.checked.port = c.request.port
-    target.host_kind = HOST_IPV4 if checked.family == 4 else HOST_IPV6
-    target.host_len = <uint16_t>print_address(checked, target.host)
-    memcpy(target.address, checked.bytes, 16)
-    return 0
-
-
 def on_parent_resolved(Client c, request_id, answer):
     """The resolver's answer: Addresses, or the label of an outcome."""
     if c.state != RESOLVE or c.request_id != request_id:
@@ -327,19 +283,6 @@ cdef int dial_addresses(Client c, Addresses addresses) except -1:
     cdef Parent root = c.extras.passage.chain[0]
     c._set_state(DIAL)
     return begin_dial(c, addresses, root.address.port)
-
-
-cdef const char *head_for_parent(Client c, size_t *n) except? NULL:
-    cdef Passage p = c.extras.passage
-    cdef bytes basic = p.parent.basic
-    cdef Request *r = &c.request
-    if p.parent.passes_credentials and p.credentials is not None:
-        basic = p.credentials
-    set_target(c, p, NULL)
-    n[0] = build_absolute_head(
-        head_scratch(), HEAD_ROOM, bytes_of(c.head), c.head.end, Span(r.path_at, r.path_len),
-        &p.target, Value(NULL, 0) if basic is None else Value(basic, len(basic)))
-    return head_scratch() if n[0] else NULL
 
 
 cdef int praise_parents(Client c) except -1:
