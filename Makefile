@@ -23,14 +23,15 @@ serve: build/built.native ## build and serve on 127.0.0.1:8888; ARGS='--listen â
 build: build/built.native ## create .venv and build in place for this machine
 
 # The tests wait more than they compute, so seven parts in parallel keep two cores busy. The
-# longest begin first, and short ones follow, so that the last end together. Only what
-# measures (`quiet`) runs alone.
-PARTS := 1 2 3 4 5 6 7 8 9
+# longest begin first, and short ones follow, so that the last end together: a part that
+# runs alone at the end leaves a core idle. Only what measures (`quiet`) runs alone.
+PARTS := 1 2 3 4 5 6 7 8 9 10 11 12 13 14
 CONTENT := tests/exchange tests/capture tests/recording tests/filters tests/admin
+PAGES := tests/test_how_to.py tests/test_from.py tests/test_tutorials.py tests/test_build.py
 DATA := tests/scripted tests/wire tests/net tests/http2 tests/policy tests/session tests/transport tests/fuzz tests/leaks
 test: .venv/ready.test build/built.native ## everything: build, lint, all tests but those of `make test-slow`
 	rm -rf build/outcomes build/failures
-	$(MAKE) --no-print-directory -j7 -Otarget lint test-rooms test-data test-content test-bench $(PARTS:%=test-uvloop-%)
+	$(MAKE) --no-print-directory -j7 -Otarget test-content test-rooms test-data $(PARTS:%=test-uvloop-%) test-pages test-bench lint
 	$(PY) -m tests.support.again
 	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest -q tests/bench -m quiet $(PYTEST_ARGS)
@@ -41,7 +42,9 @@ test-uvloop-%:
 test-bench:
 	$(PY) -m pytest -q tests/bench -m 'not quiet and not slow' $(NOTED)
 test-rooms:
-	$(PY) -m pytest -q tests -m 'not slow' --ignore tests/e2e --ignore tests/bench $(patsubst %,--ignore %,$(CONTENT) $(DATA)) $(NOTED)
+	$(PY) -m pytest -q tests -m 'not slow' --ignore tests/e2e --ignore tests/bench $(patsubst %,--ignore %,$(CONTENT) $(DATA) $(PAGES)) $(NOTED)
+test-pages:
+	$(PY) -m pytest -q $(PAGES) -m 'not slow' $(NOTED)
 test-data:
 	$(PY) -m pytest -q $(DATA) -m 'not slow' $(NOTED)
 test-content:
@@ -312,4 +315,4 @@ build/tools/ready build/site-tools/ready:
 
 .PRECIOUS: .venv/ready.% build/built.%
 .PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos newer-stores fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check wheel-arm64 wheel-arm64-check lock sbom sdist sdist-check manuals packages deb rpm packages-check release release-check clean
-.PHONY: asan-e2e asan-rooms test-bench test-content test-data test-rooms
+.PHONY: asan-e2e asan-rooms test-bench test-content test-data test-pages test-rooms

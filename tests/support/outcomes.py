@@ -35,14 +35,14 @@ def scripted() -> list[str]:
 
 
 def main() -> int | str:
-    parts = sorted(PARTS.glob("*-of-*"))
+    parts = list(PARTS.glob("*-of-*"))
     of = int(parts[0].name.rpartition("-")[2]) if parts else 1
-    if [one.name for one in parts] != [f"{n}-of-{of}" for n in range(1, of + 1)]:
+    if {part.name for part in parts} != {f"{n}-of-{of}" for n in range(1, of + 1)}:
         return f"outcomes: a part of tests/e2e is missing in {PARTS}"
     if not SCRIPTED.exists():
         return f"outcomes: those of tests/scripted are missing in {PARTS}"
-    unreached = missing([*scripted(), *(label for one in parts
-                                        for label in one.read_text().split("\n"))])
+    unreached = missing([*scripted(), *(label for part in parts
+                                        for label in part.read_text().split("\n"))])
     if unreached:
         return (f"no access log of tests/e2e or tests/scripted had "
                 f"{', '.join(unreached)}: each row of cutthrough/outcome.pyx needs a "
