@@ -184,29 +184,43 @@ def requests() -> list[bytes]:
     return made
 
 
-def read_status(sock: socket.socket) -> int:
-    """Of the final answer; 0: the connection ended without one."""
+def read_status(sock: socket.socket, method: bytes = b"GET") -> int:
+    """Of the final answer; 0: the connection ended without one. A body is read to its
+    end: if the client has gone, its reader of flows is killed, and another one starts.
+    """
     reply = b""
     while True:
         while interim := re.match(rb"HTTP/1\.1 1\d\d [^\r]*\r\n(?:[^\r]+\r\n)*\r\n",
                                   reply):
             reply = reply[interim.end():]
-        if match := re.match(rb"HTTP/1\.[01] ([2-5]\d\d) ", reply):
+        match = re.match(rb"HTTP/1\.[01] ([2-5]\d\d) ", reply)
+        if match and is_whole(reply, method):
             return int(match[1])
         try:
             piece = sock.recv(65536)
         except ConnectionError:
-            return 0
+            piece = b""
         if not piece:
-            return 0
+            return int(match[1]) if match else 0
         reply += piece
+
+
+def is_whole(reply: bytes, method: bytes) -> bool:
+    """Has it been read? Of a stream, which does not end, the head is enough."""
+    head, end, body = reply.partition(b"\r\n\r\n")
+    fields = head.lower()
+    if method == b"HEAD" or b"text/event-stream" in fields:
+        return bool(end)
+    if length := re.search(rb"content-length: (\d+)", fields):
+        return bool(end) and len(body) >= int(length[1])
+    return bool(end) and (b"chunked" not in fields or body.endswith(b"0\r\n\r\n"))
 
 
 def status_of(port: int, request: bytes) -> int:
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as sock:
         with contextlib.suppress(ConnectionError):      # it is answered before its end
             sock.sendall(request)
-        return read_status(sock)
+        return read_status(sock, request.partition(b" ")[0])
 
 
 @pytest.fixture
