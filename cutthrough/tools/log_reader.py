@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
 
@@ -44,7 +44,7 @@ class Line(msgspec.Struct, frozen=True):
     user: str | None
     method: str
     host: str | None
-    port: int
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
     url: str = ""
     peer: str | None = None
     rule: str = ""

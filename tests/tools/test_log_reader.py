@@ -51,3 +51,11 @@ def test_a_line_of_any_length_is_one_line(tmp_path):
     reader = LogReader(str(path))
     assert "alice" in suggest(reader)
     assert (reader.read, reader.unreadable) == (1, 2)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 1 << 31])
+def test_a_line_whose_port_is_none_is_no_line_of_an_access_log(log, port):
+    """`explain --log` ended with a traceback at 2^31."""
+    reader = LogReader(log(entry("destination_denied", port=port), entry("ok")))
+    assert len(list(reader)) == 1
+    assert (reader.read, reader.unreadable) == (1, 1)
