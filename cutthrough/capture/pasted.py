@@ -26,8 +26,12 @@ _PIECE = re.compile(r"""
 """, re.X | re.S)
 _ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r",
             "t": "\t", "v": "\v"}
-_CODE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3})|(.))",
-                   re.S)
+_CODE = re.compile(r"""
+    (?P<octets>(?:\\x[89a-fA-F][0-9a-fA-F]|\\[23][0-7]{2})+)
+  | (?P<units>(?:\\u[0-9a-fA-F]{1,4})+)
+  | \\(?:U(?P<point>[0-9a-fA-F]{1,8})|x(?P<hex>[0-9a-fA-F]{1,2})|(?P<octal>[0-7]{1,3})
+        |(?P<other>.))
+""", re.X | re.S)
 _QUOTED = re.compile(r'\\(?:\r?\n|(["\\$`]))|[$`]')
 # Of curl's options: those with a value, and those without, by their kind here
 _VALUES = {
@@ -142,9 +146,25 @@ def read_quoted(quoted: re.Match[str]) -> str:
 
 
 def read_code(code: re.Match[str]) -> str:
-    if code[4] is not None:
-        return _ESCAPES.get(code[4], code[4])
-    return chr(int(code[3], 8) & 0xFF if code[3] else int(code[1] or code[2], 16))
+    """What backslashes stand for between `$'` and `'`. Raises QueryError."""
+    if code["octets"]:
+        octets = bytes(int(text[1:], 16) if text[0] == "x" else int(text, 8)
+                       for text in code["octets"].split("\\")[1:])
+        try:
+            return octets.decode()
+        except UnicodeDecodeError:           # Firefox writes U+00E9 as \xe9
+            return octets.decode("latin-1")
+    try:
+        if code["units"]:                    # browsers write U+1F600 as \ud83d\ude00
+            units = [int(text, 16) for text in code["units"].split("\\u")[1:]]
+            return b"".join(unit.to_bytes(2) for unit in units).decode("utf-16-be")
+        if code["point"]:
+            return int(code["point"], 16).to_bytes(4).decode("utf-32-be")
+    except UnicodeDecodeError:
+        raise QueryError(f"{code[0][:40]}: no character", 400) from None
+    if code["other"] is not None:
+        return _ESCAPES.get(code["other"], code["other"])
+    return chr(int(code["octal"], 8) & 0xFF if code["octal"] else int(code["hex"], 16))
 
 
 def read_options(words: list[str]) -> Iterator[tuple[str, str]]:

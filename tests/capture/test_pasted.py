@@ -87,6 +87,27 @@ def test_what_is_not_read_is_refused_with_its_reason(command, reason):
         read_curl(command)
 
 
+@pytest.mark.parametrize(("written", "text"), [
+    (r"\u00e9\ud83d\ude00", "é😀"), (r"\U1f600\x21", "😀!"),
+    (r"\ud83d\ude00\u41", "😀A"), (r"\xc3\xa9\x41\303\251\101", "éAéA"),
+    (r"\xe9t\xe9", "été"),
+])
+def test_codes_of_a_character_are_that_character(written, text):
+    """Half a character of a browser's emoji was an error of the program, and the octets
+    that Burp writes were characters."""
+    request = read_curl(f"curl http://a.example -H $'X: {written}' -d $'{written}'")
+    assert request.fields[0] == ("X", text)
+    assert request.body == text.encode()
+
+
+@pytest.mark.parametrize("written", [r"\ud83d", r"\ude00\ud83d", r"\U110000", r"\Ud83d",
+                                     r"\uffff\udcff"])
+@pytest.mark.parametrize("option", ["-d", "-u", "-H", "--data-urlencode", "--url"])
+def test_codes_of_no_character_are_refused(option, written):
+    with pytest.raises(QueryError, match="no character"):
+        read_curl(f"curl http://a.example {option} $'a:{written}'")
+
+
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1)
 
 
@@ -99,9 +120,10 @@ def test_what_is_copied_here_can_be_pasted_here(value, body, method):
     assert read_curl(as_curl(request)) == request
 
 
-@given(st.text())
-def test_any_text_is_read_or_refused(text):
-    try:
-        read_curl(f"curl {text}")
-    except QueryError:
-        pass
+@given(st.text(), st.from_regex(r"(\\[uUx0-7]?[0-9a-fA-F]{0,4})+", fullmatch=True))
+def test_any_text_is_read_or_refused(text, codes):
+    for word in (text, f"a -d $'{codes}'"):
+        try:
+            read_curl(f"curl {word}")
+        except QueryError:
+            pass
