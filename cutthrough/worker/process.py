@@ -228,6 +228,8 @@ class WorkerProcess:
 
     def commit(self, number: int) -> None:
         if not self.has_begun:
+            if self.draining is not None:    # by a signal: another one has to begin
+                return
             self.has_begun = True
             self.worker.begin()
             self.channel.send(Ready(loop=self.loop_name))
