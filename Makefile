@@ -91,6 +91,9 @@ bench-guard: .venv/ready.test build/built.native ## ratios to the relay, compare
 	$(PY) -m bench run --guard --name guard
 	$(COMPARED) || { $(PY) -m bench run --guard --repetitions 6 --name guard && $(COMPARED); }
 
+instructions: .venv/ready.test build/built.release ## instructions of a request, counted by valgrind, compared with the stored: beside any load; leaves a portable build
+	$(PY) -m bench instructions $(ARGS)
+
 bench: .venv/ready.test build/built.native ## wrk and siege through the proxy, against a local nginx
 	./bench.sh
 
@@ -314,5 +317,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos newer-stores fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check wheel-arm64 wheel-arm64-check lock sbom sdist sdist-check manuals packages deb rpm packages-check release release-check clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard instructions bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos newer-stores fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check wheel-arm64 wheel-arm64-check lock sbom sdist sdist-check manuals packages deb rpm packages-check release release-check clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-data test-pages test-rooms

@@ -22,6 +22,7 @@ from bench import (
     inspection,
     inspection_picture,
     install,
+    instructions,
     intercept,
     intercept_soak,
     micro,
@@ -328,6 +329,10 @@ def main() -> int:
                                            "beside nginx")
     begun.set_defaults(act=start.run_start)
     start.add_options(begun)
+    counted = verbs.add_parser("instructions", help="instructions of a request, by "
+                               "valgrind, beside the stored; exit status 1 if worse")
+    counted.set_defaults(act=instructions.run_instructions)
+    instructions.add_options(counted)
 
     opened = verbs.add_parser("intercept",
                               help="requests inside opened tunnels, beside squid's "
