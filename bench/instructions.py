@@ -121,6 +121,7 @@ def count(flags: tuple[str, ...], loads: dict[str, int], origin: Origin) -> int:
     log = [str(directory / "access.log")] if flags[-1] == "--access-log" else []
     running.command = [
         "valgrind", "--tool=callgrind", "--trace-children=yes",
+        "--trace-children-skip-by-arg=*_process*",      # hashes are slow enough
         f"--callgrind-out-file={directory}/calls.%p",
         sys.executable, "-m", "cutthrough", "serve", "--workers", "1",
         "--listen", "127.0.0.1:0", "--origin",

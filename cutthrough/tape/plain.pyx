@@ -83,7 +83,7 @@ cdef bint says(const char *at, const char *end, size_t length) noexcept:
     at += 1
     while at < end and at[0] == 32:
         at += 1
-    while at < end and 48 <= at[0] <= 57 and number < 1 << 40:
+    while at < end and 48 <= at[0] <= 57 and number < <size_t>1 << 40:
         number = number * 10 + (at[0] - 48)
         at += 1
     return number == length and (at == end or at[0] == 13)

@@ -89,7 +89,7 @@ cdef void fill_crc_table() noexcept:
     for i in range(256):
         crc = i
         for _bit in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+            crc = crc >> 1 ^ (<uint32_t>0x82f63b78 if crc & 1 else 0)
         crc_table[i] = crc
 
 

@@ -1,6 +1,6 @@
 """The latest events of connections: one ring for all connections of a worker."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport UINT32_MAX, int64_t, uint32_t, uint64_t, uintptr_t
 
 cdef enum:                  # kinds of event; their columns are in flight_recorder.pyx
     E_ACCEPTED = 1          # value: the client's port
@@ -55,14 +55,14 @@ cdef inline void note(FlightRecorder r, void *connection, int64_t now_us, int ki
             return
         last = &r.events[(r.next - 1) & r.mask]
         if last.who == who and (last.what >> 8 & 255) == <uint64_t>kind and (
-                last.value + value <= 0xffffffff):
+                last.value + value <= UINT32_MAX):
             last.value += <uint32_t>value
             return
     last = &r.events[r.next & r.mask]
     r.next += 1
     last.what = <uint64_t>now_us << 16 | kind << 8 | detail
     last.who = who
-    last.value = <uint32_t>value if value <= 0xffffffff else 0xffffffff
+    last.value = <uint32_t>min(value, <uint64_t>UINT32_MAX)
 
 # The events of a connection, oldest first: dicts with `ms` since the first of them; and
 # whether the first is its beginning.
