@@ -79,7 +79,7 @@ def sends(body, *, head="", **more):
     ended(CODED, (PACKED,)), ended(CODED, (b"cut",), up_head=SECRETS),
     ended(CODED, (gzip.compress(b"hello"),), up_head=SECRETS),
     ended(CHUNKED, (b"3\r\nabc\r", b"\n2\r\nde\r\n0\r\n", b"\r\n"), down_chunked=True),
-], ids=repr)
+])
 def test_a_row_has_what_the_recording_has(one):
     made = row_of(one)
     assert decoded(made) == long_way(one)
@@ -95,7 +95,7 @@ def test_a_row_has_what_the_recording_has(one):
     ended(CHUNKED, (b"3\r\nabc\r\n",), down_chunked=True),
     ended(CHUNKED, (b"x\r\n",), down_chunked=True),
     ended(CHUNKED, (b"0\r\n\r\nmore",), down_chunked=True),
-], ids=repr)
+])
 def test_what_cannot_be_a_recording_makes_no_row(one):
     assert row_of(one) is None
     with pytest.raises((NotRecordable, ValueError)):
@@ -115,7 +115,7 @@ def test_what_cannot_be_a_recording_makes_no_row(one):
     (ended(CODED, (PACKED[:9], PACKED[9:]), up_head=SECRETS), ECHO),
     (ended("HTTP/1.1 101 X\r\n\r\n", (), pieces=[Piece(False, 500, b"\x81\x02hi")],
            down_bytes=4), "a WebSocket"),
-], ids=repr)
+])
 def test_what_is_rare_takes_the_slow_path_by_a_recording(one, reason):
     batch = Batch(len(VALUES))
     assert RowEncoder(MASKER, batch).add(one) == reason and not len(batch)
