@@ -270,7 +270,7 @@ def _body(reader: Reader, query: Query) -> Result:
 
 def _copy(reader: Reader, query: Query) -> Result:
     flow = find(reader, query)
-    if flow.kind == "tunnel":
+    if flow.is_tunnel:
         raise QueryError(f"flow {query.number} is a tunnel: there is no request", 409)
     text = copy_as(flow, query.form)
     if query.form == "json":

@@ -14,6 +14,10 @@ from cutthrough.outcome import TABLE
 # Of an ending: the side at fault; "": it is healthy (docs/endings.md)
 FAULTS = {row.label: row.fault for row in TABLE}
 
+# The log's methods of what makes a tunnel. If the tunnel is intercepted, or refused,
+# its row is a request's all the same
+MAKE_TUNNELS = frozenset(("CONNECT", "SOCKS5", "SOCKS4", "UDP", "TUNNEL"))
+
 Fields = list[tuple[str, str]]
 
 
@@ -66,6 +70,12 @@ class Flow:
     @cached_property
     def response_trailer_fields(self) -> Fields:
         return read_fields(f"\n{self.response_trailers or ''}")
+
+    @property
+    def is_tunnel(self) -> bool:
+        """There is no request of HTTP to send once more, or to export; a WebSocket is a
+        tunnel too."""
+        return self.kind == "tunnel" or self.method in MAKE_TUNNELS
 
     @property
     def is_websocket(self) -> bool:

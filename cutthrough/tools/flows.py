@@ -205,7 +205,7 @@ def copy(reader: Reader, args: argparse.Namespace, test: Test) -> int:
     reader.log("copy", str(args.id), int(flow is not None))
     if flow is None:
         return 1
-    if flow.kind == "tunnel":
+    if flow.is_tunnel:
         print(f"cutthrough: flow {flow.id} is a tunnel: there is no request",
               file=sys.stderr)
         return 1

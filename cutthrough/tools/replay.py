@@ -42,7 +42,7 @@ def replay_flow(flow: Flow, args: argparse.Namespace,
                 listener: Listener | None = None) -> int:
     """Sends the request and prints the response; returns the exit status: 1 if there
     is none. Raises ConfigError, and Unanswered by the listener."""
-    if flow.kind == "tunnel":
+    if flow.is_tunnel:
         print(f"cutthrough: flow {flow.id} is a tunnel: there is no request to send",
               file=sys.stderr)
         return 1

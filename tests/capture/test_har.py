@@ -41,12 +41,13 @@ def test_the_schema_is_one(key):
 
 
 def test_entries_are_in_the_order_of_their_begin_and_tunnels_left_out():
-    """Of an interception the CONNECT is kept as a request, and of one that is refused.
-    """
-    connect = {"method": "CONNECT", "url": "a.test:443"}
+    """Of an interception what made the tunnel is kept as a request, and of one that is
+    refused: CONNECT, SOCKS, or a connection to a transparent listener."""
+    made = [flow(20 + n, method=method, url="a.test:443", status=status)
+            for status in (200, 502)
+            for n, method in enumerate(("CONNECT", "SOCKS5", "SOCKS4", "TUNNEL"))]
     entries = make_archive([
-        FORM, flow(20, kind="tunnel"), flow(21, **connect), flow(22, status=502,
-        response_head=None, **connect), flow(1)])["log"]["entries"]
+        FORM, flow(30, kind="tunnel"), *made, flow(1)])["log"]["entries"]
     assert [entry["_id"] for entry in entries] == ["0-1", "0-6"]
 
 
@@ -145,6 +146,9 @@ def test_heads_alone_have_the_announced_length_and_invent_nothing():
     assert (entry["request"]["bodySize"], entry["response"]["bodySize"]) == (0, 5)
     content = entry["response"]["content"]
     assert content["size"] == -1 and "text" not in content
+    upload = flow(1, method="POST", origin_http="2", request_body_bytes=None,
+                  request_head="POST / HTTP/2\r\nHost: a.test\r\n\r\n")
+    assert make_entry(upload)["request"]["bodySize"] == -1
     reset = flow(1, reason="origin_reset", response_body_bytes=None,
                  response_content_bytes=None, response_body=None)
     assert make_entry(reset)["response"]["bodySize"] == -1

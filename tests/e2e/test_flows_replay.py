@@ -76,10 +76,13 @@ def test_the_proxy_judges_it(setting, heard):
 
 
 def test_what_cannot_be_replayed_is_explained(setting):
+    """A tunnel that was intercepted is a row of its CONNECT, or of SOCKS."""
     _, _, database, words = setting
-    fill(database, [row(50, kind="tunnel", url="a.test:443")])
+    fill(database, [row(50, kind="tunnel", url="a.test:443"),
+                    row(51, method="SOCKS5", url="a.test:443")])
     for number, more, status, text in (
             ("9", (), 1, "there is no flow 9"), ("2", (), 1, "is a tunnel"),
+            ("3", (), 1, "is a tunnel"),
             ("1", ("--url", "ftp://a/"), 1, "begins with http://"),
             ("1", ("-H", "odd"), 2, "has no colon"),
             ("1", ("--proxy", "here"), 2, "is not host:port"),

@@ -27,6 +27,8 @@ LeftOut = dict[str, str]
 REDACTED = "[redacted]"
 # States of a body of which a part was kept
 CUT = ("truncated", "incomplete")
+# Methods whose request has no body, as a rule
+WITHOUT_BODY = frozenset(("GET", "HEAD", "DELETE", "OPTIONS", "TRACE"))
 # Timings that lie in others
 PARTS = ("ssl", "_auth", "_hook", "_held", "_client_tls")
 
@@ -46,7 +48,7 @@ def make_archive(flows: Iterable[Flow]) -> dict[str, Any]:
 
 
 def has_entry(flow: Flow) -> bool:
-    return flow.is_websocket or (flow.kind == "request" and flow.method != "CONNECT")
+    return flow.is_websocket or not flow.is_tunnel
 
 
 def try_entry(flow: Flow, left: list[LeftOut]) -> dict[str, Any] | None:
@@ -227,7 +229,7 @@ def make_content(flow: Flow) -> dict[str, Any]:
 
 def body_size(flow: Flow, side: str) -> int:
     """The transferred bytes. If only heads were captured: the length that the head
-    announces, of a message that is whole; or -1."""
+    announces, of a message that is whole; or -1. A body of HTTP/2 needs no field."""
     counted = getattr(flow, f"{side}_body_bytes")
     if counted is not None:
         return int(counted)
@@ -241,7 +243,8 @@ def body_size(flow: Flow, side: str) -> int:
     if flow.reason == "ok" and re.fullmatch("[0-9]{1,18}", length):
         return int(length)
     if side == "request" and fields and not (
-            length or find(fields, "transfer-encoding")):
+            length or find(fields, "transfer-encoding")) and (
+            flow.origin_http != "2" or flow.method in WITHOUT_BODY):
         return 0
     return -1
 
