@@ -83,7 +83,8 @@ ROWS = (
     ("tls_timeout", 0, 0, "", "NONE", "client",
         "the handshake was not complete in time"),
     ("bad_stream", 0, 0, "", "NONE", "client",
-        "a request of HTTP/2 is malformed (RFC 9113 section 8.1.1): its stream was reset"),
+        "a request of HTTP/2 is malformed (RFC 9113 section 8.1.1), or overflows its window: its "
+        "stream was reset"),
     ("bad_http2", 0, 0, "", "NONE", "client",
         "frames break RFC 9113: the connection was ended by GOAWAY"),
     ("http2_resets", 0, 0, "", "NONE", "client",

@@ -28,7 +28,7 @@ from cutthrough.net.buffers cimport HEAD_ROOM, give_block
 from cutthrough.net.linux cimport ECONNRESET, ENOMEM
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_FLOOD, HEARD_NO_ROOM, HEARD_RESET, HEARD_RESETS,
-    REFUSED_MALFORMED, Bounds)
+    REFUSED_MALFORMED, STREAM_BROKE_RULES, Bounds)
 
 cdef enum:
     WINDOW = 1 << 24        # of the connection
@@ -341,9 +341,12 @@ cdef int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame,
     code = frame.rst_stream.error_code
     if (code == NGHTTP2_PROTOCOL_ERROR or code == NGHTTP2_REFUSED_STREAM
             or code == NGHTTP2_FLOW_CONTROL_ERROR or code == NGHTTP2_STREAM_CLOSED
-            or code == NGHTTP2_FRAME_SIZE_ERROR) and (
-            not take_refusal(&d.meter) and not d.flooded):
-        d.flooded = HEARD_RESETS
+            or code == NGHTTP2_FRAME_SIZE_ERROR):
+        st = stream_in(session, frame.hd.stream_id)
+        if st != NULL and st.owner != NULL:     # the library's own reset: a window, for one
+            break_stream(st, STREAM_BROKE_RULES)
+        if not take_refusal(&d.meter) and not d.flooded:
+            d.flooded = HEARD_RESETS
     return 0
 
 

@@ -26,6 +26,7 @@ from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_RELAYS, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, take_block)
 from cutthrough.net.gather cimport MOST_PIECES, try_gather
 from cutthrough.net.linux cimport ECONNRESET, ENOMEM, iovec
+from cutthrough.net.multiplex cimport STREAM_BROKE_RULES
 from cutthrough.net.sends cimport end_reading, in_batch, set_batch_hook
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_send
 
@@ -351,7 +352,8 @@ cdef void submit_end(Stream *st) noexcept nogil:
 
 cdef void reset(Stream *st, uint32_t code) noexcept nogil:
     submit_reset(st.demux, st.id, code)
-    break_stream(st, ECONNRESET)
+    break_stream(st, STREAM_BROKE_RULES if code == NGHTTP2_PROTOCOL_ERROR else
+                 ENOMEM if code == NGHTTP2_ENHANCE_YOUR_CALM else ECONNRESET)
 
 
 cdef ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t length,

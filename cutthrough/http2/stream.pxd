@@ -136,6 +136,8 @@ cdef void remove_from(Demux *demux, Stream *st, int which) noexcept nogil
 cdef void make_due(Stream *st, int ready) noexcept nogil
 # It was reset, or its connection has ended.
 cdef void break_stream(Stream *st, int error) noexcept nogil
+# The errno of streams whose connection is lost. `why`: a Heard.
+cdef int error_of_loss(const Demux *d, int why) noexcept nogil
 
 # --- the bytes of the peer's message
 

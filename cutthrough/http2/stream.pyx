@@ -23,10 +23,13 @@ from cutthrough.http2.nghttp2 cimport (
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_ROOM, OF_REQUESTS, OF_STRANGERS, Block, bytes_of, give_block, head_scratch,
     keep_bytes, make_room, most_held, take_block)
-from cutthrough.net.linux cimport EAGAIN
+from cutthrough.net.linux cimport EAGAIN, ECONNRESET, ENOMEM
 from cutthrough.net.multiplex cimport (
-    REFUSED_EXTENDED, REFUSED_INVALID, REFUSED_MALFORMED, REFUSED_NO_ROOM, REFUSED_TOO_LARGE)
-from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE
+    HEARD_FAULT, HEARD_FLOOD, HEARD_HEADERS, HEARD_LATE, HEARD_NO_ROOM, HEARD_RESETS,
+    PEER_BROKE_RULES, PEER_SILENT, REFUSED_EXTENDED, REFUSED_INVALID, REFUSED_MALFORMED,
+    REFUSED_NO_ROOM, REFUSED_TOO_LARGE)
+from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, is_given_up
+from cutthrough.net.transport cimport REFUSES_CERTIFICATE, WANTS_CERTIFICATE
 from cutthrough.wire.chunks cimport MAX_RESPONSE_TRAILER_BYTES, MAX_TRAILER_BYTES
 from cutthrough.wire.http2_fields cimport FIELD_EXTRA, build_trailers_of_http2, put_field
 from cutthrough.wire.http2_request cimport (
@@ -184,6 +187,19 @@ cdef void break_stream(Stream *st, int error) noexcept nogil:
     if st.error == 0:
         st.error = error
         make_due(st, BROKEN | CAN_READ | CAN_WRITE)
+
+
+cdef int error_of_loss(const Demux *d, int why) noexcept nogil:
+    if why == HEARD_NO_ROOM:
+        return ENOMEM
+    if why == HEARD_LATE:
+        return PEER_SILENT
+    if why in (HEARD_FAULT, HEARD_RESETS, HEARD_FLOOD, HEARD_HEADERS):
+        return PEER_BROKE_RULES
+    if d != NULL and (d.error in (ENOMEM, WANTS_CERTIFICATE, REFUSES_CERTIFICATE)
+                      or is_given_up(d.error)):
+        return d.error
+    return ECONNRESET
 
 
 # --- the bytes of the peer's message

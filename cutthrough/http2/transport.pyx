@@ -25,24 +25,21 @@ from cutthrough.http2.frames cimport (
 from cutthrough.http2.nghttp2 cimport (
     NGHTTP2_CANCEL, NGHTTP2_CONNECT_ERROR, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
     NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR,
-    NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
-    nghttp2_session_check_request_allowed,
+    NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, nghttp2_session_check_request_allowed,
     nghttp2_session_consume_stream, nghttp2_session_get_last_proc_stream_id,
-    nghttp2_session_get_remote_settings,
-    nghttp2_session_set_stream_user_data, nghttp2_session_terminate_session,
-    nghttp2_submit_goaway, nghttp2_submit_shutdown_notice)
+    nghttp2_session_get_remote_settings, nghttp2_session_set_stream_user_data,
+    nghttp2_session_terminate_session, nghttp2_submit_goaway, nghttp2_submit_shutdown_notice)
 from cutthrough.http2.stream cimport (
     MESSAGE_DONE, MESSAGE_OPEN, DUE, JUST_NOW, OPEN, Demux, Stream, break_stream, count_streams, delist,
-    free_slot, free_stream, give_input, grow_window, make_stream, peek_stream, read_stream, stream_of)
+    error_of_loss, free_slot, free_stream, give_input, grow_window, make_stream, peek_stream,
+    read_stream, stream_of)
 from cutthrough.net.buffers cimport COPY_BYTES, Block, give_block, scratch
-from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ETIMEDOUT
+from cutthrough.net.linux cimport EAGAIN, EINVAL
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_LATE, HEARD_NO_ROOM, HEARD_RESET, HEARD_SOME, Bounds,
     Due, Multiplexer, set_multiplexer)
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_recv, untaken as untaken_by_peer
-from cutthrough.net.transport cimport (
-    KERNEL, REFUSES_CERTIFICATE, WANTS_CERTIFICATE, Agreed, Socket, Transport, add_transport,
-    transport_of)
+from cutthrough.net.transport cimport KERNEL, Agreed, Socket, Transport, add_transport, transport_of
 
 
 # --- a stream
@@ -96,6 +93,10 @@ cdef bint holds_back(Socket *s) noexcept nogil:
 
 cdef void note_events(Socket *s, unsigned int events) noexcept nogil:
     pass
+
+
+cdef int error_of(const Socket *s) noexcept nogil:
+    return stream_of(s).error
 
 
 cdef void half_close(Socket *s) noexcept nogil:
@@ -210,7 +211,7 @@ cdef int hear(Socket *carrier, int64_t now_us) noexcept nogil:
     n = try_recv(carrier, scratch(), COPY_BYTES)
     if n == -EAGAIN:
         return HEARD_ALL
-    if n == -WANTS_CERTIFICATE or n == -REFUSES_CERTIFICATE:
+    if n < 0:
         d.error = <int>-n               # its streams tell why
     if n <= 0:
         return HEARD_END if n == 0 else HEARD_RESET
@@ -368,13 +369,11 @@ cdef void drain(Socket *carrier) noexcept nogil:
 
 cdef void lose(Socket *carrier, int why) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
-    cdef int error = ETIMEDOUT if why == HEARD_LATE else ECONNRESET
+    cdef int error = error_of_loss(d, why)
     cdef Stream *st
     cdef Stream *next
     if d == NULL:                       # it has ended already
         return
-    if d.error == WANTS_CERTIFICATE or d.error == REFUSES_CERTIFICATE:
-        error = d.error
     d.held = False
     d.over = True
     if why != HEARD_RESET and why != HEARD_END:
@@ -417,6 +416,7 @@ functions.skip = skip
 functions.untaken = untaken
 functions.holds_back = holds_back
 functions.note_events = note_events
+functions.error = error_of
 functions.half_close = half_close
 functions.set_abortive = set_abortive
 functions.peer = peer

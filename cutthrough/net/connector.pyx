@@ -18,7 +18,7 @@ from cutthrough.net.linux cimport (
     EMFILE, ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, EPERM, ETIMEDOUT, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_WRITE, begin_connect, open_tcp, read_own_name, sys_close, take_error)
+    BROKEN, CAN_WRITE, begin_connect, open_tcp, read_own_name, sys_close, take_kernel_error)
 from cutthrough.net.transport cimport KERNEL, Socket, open_transport, transport_of
 
 cdef enum:
@@ -129,7 +129,7 @@ cdef bint is_itself(Upstream upstream) noexcept:
 
 cdef int error_of(Socket *s) noexcept nogil:
     if s.kind == KERNEL:
-        return take_error(s)
+        return take_kernel_error(s.fd)
     return <int>max(<ssize_t>0, -transport_of(s).recv(s, NULL, 0))
 
 

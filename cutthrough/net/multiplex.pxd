@@ -9,6 +9,14 @@ from libc.stdint cimport int64_t, uint32_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.transport cimport KERNEL, Socket
 
+cdef extern from "<errno.h>" nogil:
+    # Errno of a stream that was reset here, because its peer broke the rules for streams
+    int STREAM_BROKE_RULES "EPROTO"
+    # … and of one whose connection was ended for such a reason
+    int PEER_BROKE_RULES "EBADMSG"
+    # … or because nothing came in time
+    int PEER_SILENT "ETIME"
+
 # The result of reading a carrier.
 cdef enum Heard:
     HEARD_ALL = 0           # nothing more now

@@ -373,7 +373,7 @@ cdef Relayed run_relay(Relay *r, Resumed *resumed) noexcept nogil:
     if not r.up.shut:
         up = run_pump(&r.up) if r.up.sink != NULL else throw_away(&r.up)
         # A send gets EPIPE only after the origin's end of stream: it has sent all its bytes
-        if up == PUMP_SINK_FAILED and r.up.sink != NULL and r.up.error == EPIPE:
+        if up == PUMP_SINK_FAILED and r.up.sink != NULL and (r.up.error == EPIPE or r.down.eof):
             lose(&r.up)
             up = throw_away(&r.up)
         if up == PUMP_EOF:

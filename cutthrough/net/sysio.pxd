@@ -212,6 +212,13 @@ cdef inline bint holds_back(Socket *s) noexcept nogil:
     return s.kind != KERNEL and transport_of(s).holds_back(s)
 
 
+cdef inline int take_error(const Socket *s) noexcept nogil:
+    """The errno with which the socket has failed; 0: none. The kernel reports its own once."""
+    if s.kind != KERNEL and transport_of(s).error != NULL:
+        return transport_of(s).error(s)
+    return take_kernel_error(s.fd)
+
+
 cdef inline void half_close(Socket *s) noexcept nogil:
     """Ends the stream after all sent bytes; the peer may go on sending."""
     if s.kind != KERNEL:
@@ -283,11 +290,18 @@ cdef inline int begin_connect(Socket *s, const sockaddr_storage *name,
     return -error
 
 
-cdef inline int take_error(const Socket *s) noexcept nogil:
-    """The socket's pending errno, which this clears; 0: none."""
+cdef inline bint is_given_up(int error) noexcept nogil:
+    """Whether the kernel has ended the connection because its peer acknowledges nothing. The errno is
+    what ICMP or ARP had told of that, or ETIMEDOUT."""
+    return (error == linux.ETIMEDOUT or error == linux.EHOSTUNREACH or error == linux.ENETUNREACH
+            or error == linux.EHOSTDOWN or error == linux.ENETDOWN)
+
+
+cdef inline int take_kernel_error(int fd) noexcept nogil:
+    """The kernel's pending errno, which this clears; 0: none."""
     cdef int error = 0
     cdef socklen_t n = sizeof(error)
-    linux.getsockopt(s.fd, linux.SOL_SOCKET, linux.SO_ERROR, &error, &n)
+    linux.getsockopt(fd, linux.SOL_SOCKET, linux.SO_ERROR, &error, &n)
     return error
 
 

@@ -92,6 +92,8 @@ cdef struct Transport:
     int64_t (*untaken)(Socket *s) noexcept nogil
     bint (*holds_back)(Socket *s) noexcept nogil    # bytes or an end not yet in the kernel
     void (*note_events)(Socket *s, unsigned int events) noexcept nogil
+    # NULL: it keeps none. The errno with which it has failed, or else the kernel's; 0: none.
+    int (*error)(const Socket *s) noexcept nogil
     void (*half_close)(Socket *s) noexcept nogil
     void (*set_abortive)(Socket *s) noexcept nogil
     # NULL: none. The name in the peer's verified certificate: bytes, borrowed; NULL: no name.

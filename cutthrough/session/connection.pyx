@@ -18,14 +18,13 @@ from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, try_recv
 from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport (
-    BAD_REQUEST, CLIENT_CLOSED, CLIENT_RESET, INTERNAL_ERROR,
-    OK, OVERLOADED)
+    BAD_REQUEST, CLIENT_CLOSED, INTERNAL_ERROR, OK, OVERLOADED)
 from cutthrough.session.deadlines cimport (
     close_between, miss_head, miss_peek, miss_step, miss_transfer, miss_way)
 from cutthrough.session.judge.authenticate cimport authenticate
 from cutthrough.session.judge.named_client cimport take_named_client
 from cutthrough.session.judge.source cimport key_of_pool, leave_by_source, prepare_origin
-from cutthrough.session.model.broken cimport outcome_of_break
+from cutthrough.session.model.broken cimport outcome_of_break, outcome_of_client
 from cutthrough.session.model.client cimport (
     Client, Journal, Observer, extras_of, leave_place, rest)
 from cutthrough.session.model.context cimport writing_of
@@ -177,7 +176,7 @@ cdef class Connection(Client):
             return 0
         if n <= 0:
             note(self.context.recorder, <void *>self, self.poller.now_us, E_CLIENT_ENDED, 0, -n)
-            return self.abort(CLIENT_CLOSED if n == 0 else CLIENT_RESET, False)
+            return self.abort(CLIENT_CLOSED if n == 0 else outcome_of_client(<int>-n), False)
         note(self.context.recorder, <void *>self, self.poller.now_us, E_READ, 0, n)
         if block == NULL:
             return self.parse(scratch(), n)

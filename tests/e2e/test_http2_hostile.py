@@ -5,9 +5,11 @@ import contextlib
 import pytest
 
 from tests.support.http2 import (
+    DATA,
     END_HEADERS,
     END_STREAM,
     ENHANCE_YOUR_CALM,
+    FLOW_CONTROL_ERROR,
     HEADERS,
     PING,
     PROTOCOL_ERROR,
@@ -18,7 +20,7 @@ from tests.support.http2_listener import LOGIN, OKAY
 from tests.support.http2_listener import reach as reach
 from tests.support.http2_listener import serve as serve
 from tests.support.http2_listener import shared as shared
-from tests.support.origin import answer, echo
+from tests.support.origin import answer, echo, stall
 
 pytestmark = pytest.mark.any_loop
 
@@ -124,6 +126,39 @@ def test_a_window_that_does_not_open_ends_its_stream_alone(serve, reach, make_or
     peer.h2.increment_flow_control_window(65_535)
     peer.flush()
     assert peer.wait(peer.get(make_origin(answer(OKAY)).url("/"), LOGIN)).status == 200
+
+
+@pytest.mark.parametrize("is_tunnel", [False, True])
+def test_a_stream_that_overflows_its_window_was_reset_by_the_proxy(
+        serve, reach, make_origin, is_tunnel) -> None:
+    """The log had `client_reset`."""
+    origin = make_origin(stall)
+    proxy = serve()
+    peer = reach(proxy)
+    if is_tunnel:
+        stream = peer.connect(origin.authority, LOGIN)
+        assert peer.wait_head(stream).status == 200
+    else:
+        stream = peer.request([
+            (":method", "POST"), (":scheme", "http"), (":authority", origin.authority),
+            (":path", "/"), LOGIN], ends=False)
+    # More than the windows, and the buffers of both sockets, have room for
+    with contextlib.suppress(OSError):
+        peer.sock.sendall(frame(DATA, 0, stream, bytes(16384)) * 900)
+    assert peer.wait(stream).reset == FLOW_CONTROL_ERROR
+    proxy.wait_reason("bad_stream")
+
+
+def test_streams_end_for_the_reason_of_their_connection(
+        serve, reach, make_origin) -> None:
+    """Theirs was `client_reset`."""
+    proxy = serve()
+    peer = reach(proxy)
+    stream = peer.get(make_origin(stall).url("/"), LOGIN)
+    peer.sock.sendall(frame(HEADERS, END_HEADERS, 2, b""))
+    assert peer.wait_end()[0] == PROTOCOL_ERROR
+    assert peer.answers[stream].status == 0
+    proxy.wait_log(2, reason="bad_http2")
 
 
 def test_streams_beyond_the_bound_end_the_connection(serve, reach, make_origin) -> None:

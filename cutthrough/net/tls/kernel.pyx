@@ -19,7 +19,7 @@ from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ENOMEM, MSG_NOSIGNAL, errno
-from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, take_error
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, take_kernel_error
 from cutthrough.net.tls cimport openssl
 from cutthrough.net.tls.keys cimport FIRST_CHACHA, Half, Keys
 from cutthrough.net.tls.records cimport (
@@ -185,7 +185,7 @@ cdef ssize_t fault(Socket *s, Tls *t, int error) noexcept nogil:
         s.ready &= ~CAN_READ
         return -EAGAIN
     if error in (EAGAIN, EBADMSG, EINVAL, EIO, EMSGSIZE):
-        take_error(s)           # the kernel sends nothing before this error is taken
+        take_kernel_error(s.fd)     # the kernel sends nothing before this error is taken
         fail(s, t, BAD_RECORD_MAC if error == EBADMSG else RECORD_OVERFLOW if error == EMSGSIZE
              else UNEXPECTED_MESSAGE)
     else:

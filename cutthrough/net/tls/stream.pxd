@@ -24,3 +24,5 @@ cdef bint keep_plain(Tls *t, const unsigned char *data, size_t n) noexcept nogil
 cdef void obey(Socket *s, Tls *t, Opened opened) noexcept nogil
 # Ends the connection with a fatal alert.
 cdef void fail(Socket *s, Tls *t, int alert) noexcept nogil
+# As the transport's `error`.
+cdef int error_of(const Socket *s) noexcept nogil

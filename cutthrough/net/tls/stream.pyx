@@ -22,7 +22,7 @@ from cutthrough.net.linux cimport (
     EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno, iovec)
 from cutthrough.net.sends cimport (
     Sender, can_collect, collect, end_reading, ending, submit_sends)
-from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT
+from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT, take_kernel_error
 from cutthrough.net.tls cimport openssl
 from cutthrough.net.tls.failures cimport errno_of_alert
 from cutthrough.net.tls.keys cimport copy_agreed, take_keys
@@ -431,3 +431,9 @@ cdef bint end_records(Socket *s, Tls *t) noexcept nogil:
     if flush_records(s, t) and not t.notified:
         send_alert(s, t, WARNING, CLOSE_NOTIFY)
     return t.out == NULL or t.send_error != 0
+
+
+cdef int error_of(const Socket *s) noexcept nogil:
+    cdef const Tls *t = tls_of(s)
+    cdef int error = 0 if t == NULL else t.error or t.send_error
+    return error if error else take_kernel_error(s.fd)

@@ -41,7 +41,8 @@ from cutthrough.net.tls.openssl cimport SSL
 from cutthrough.net.tls.records cimport RECORD, is_spent
 from cutthrough.net.tls.sessions cimport offer_session, refuse_sessions
 from cutthrough.net.tls.stream cimport (
-    end_records, flush_records, note_sent, receive_records, seal_later, send_records, take_over)
+    end_records, error_of, flush_records, note_sent, receive_records, seal_later, send_records,
+    take_over)
 from cutthrough.net.tls.ulp cimport RECEIVES, SENDS, has_sent
 from cutthrough.net.tls.wire cimport (
     ASKED_IN_VAIN, SEALED, Tls, begin, drop, has_context, has_failed, has_read_enough, has_shown,
@@ -432,9 +433,8 @@ row.seal, row.note_sent = seal_later, note_sent
 row.peek, row.skip = look, skip
 row.note_unspliced = note_unspliced
 row.untaken, row.holds_back = untaken, holds_back
-row.note_events = note_events
-row.half_close = half_close
-row.set_abortive = set_abortive
+row.note_events, row.error = note_events, error_of
+row.half_close, row.set_abortive = half_close, set_abortive
 row.peer = peer
 row.has_shown = has_shown
 row.describe = describe

@@ -39,6 +39,7 @@ from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
 from cutthrough.session.judge.authorize cimport judge_address, judge_request
+from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.charge cimport admit_user, named_limits, take_limits
 from cutthrough.session.model.client cimport Client, Journal, asker_of, leave_place, user_of
 from cutthrough.session.model.destination cimport set_destination
@@ -119,7 +120,7 @@ cdef int watch_association(Client c) except -1:
         c.log_end(OK)
         return c.close()
     if n < 0 and n != -linux.EAGAIN:
-        return c.abort(CLIENT_RESET, False)
+        return c.abort(outcome_of_client(<int>-n), False)
     if c.sock.ready & CAN_READ:
         c.poller.call_again(c)
     return 0

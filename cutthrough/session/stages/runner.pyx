@@ -25,6 +25,7 @@ from cutthrough.net.sysio cimport CAN_READ, try_recv, try_send
 from cutthrough.outcome cimport CLIENT_CLOSED, CLIENT_RESET, OVERLOADED
 from cutthrough.session.judge.admit cimport admit
 from cutthrough.session.judge.secure cimport shake_hands
+from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.client cimport Client, leave_place, rest
 from cutthrough.session.model.flight_recorder cimport E_CLIENT_ENDED, E_READ, note
 from cutthrough.session.model.shed cimport keep_part
@@ -138,7 +139,7 @@ cdef bint receive(Client c) except -1:
         return False
     if n <= 0:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_CLIENT_ENDED, 0, -n)
-        c.abort(CLIENT_CLOSED if n == 0 else CLIENT_RESET, False)
+        c.abort(CLIENT_CLOSED if n == 0 else outcome_of_client(<int>-n), False)
         return False
     note(c.context.recorder, <void *>c, c.poller.now_us, E_READ, 0, n)
     if c.stamps.start_us == 0:

@@ -14,9 +14,10 @@ from cutthrough.net.pump cimport (
 from cutthrough.net.relay cimport feed, is_holding, push, run_pump, start_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
-    BAD_FRAMING, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OK, OVERLOADED)
+    BAD_FRAMING, CLIENT_CLOSED, HEAD_TOO_LARGE, OK, OVERLOADED)
 from cutthrough.session.judge.authorize cimport judge_late
 from cutthrough.session.model.awaited cimport NOBODY, SENDER, TAKER
+from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.model.chunked_body cimport scan_of, scan_through
 from cutthrough.session.model.client cimport Client
@@ -140,7 +141,7 @@ cdef int on_client(Client c) except -1:
     if (c.state == REQUEST or c.state == RESPONSE) and is_holding(&c.relay.down):
         how = run_pump(&c.relay.down)
         if how == PUMP_SINK_FAILED or how == PUMP_NO_ROOM:
-            return c.abort(CLIENT_RESET if how == PUMP_SINK_FAILED else OVERLOADED, True)
+            return c.abort(outcome_of_client(c.relay.down.error), True)
     return 0
 
 
@@ -193,7 +194,7 @@ cdef int pump_up(Client c) except -1:
     if how == PUMP_EOF:
         return c.abort(CLIENT_CLOSED, True)
     if how == PUMP_SOURCE_FAILED:
-        return c.abort(CLIENT_RESET, True)
+        return c.abort(outcome_of_client(up.error), True)
     if how == PUMP_SINK_FAILED:
         return on_sink_failed(c)
     if how == PUMP_REFUSED:

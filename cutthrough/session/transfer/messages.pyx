@@ -15,10 +15,12 @@ from cutthrough.net.pump cimport PUMP_NO_ROOM, PUMP_SINK_FAILED, Pumped, Tap
 from cutthrough.net.relay cimport is_holding, push, run_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ, half_close, try_recv
 from cutthrough.net.transport cimport UNFINISHED
-from cutthrough.outcome cimport CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED
+from cutthrough.outcome cimport OK
+from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.model.recording_mode cimport is_recorded
 from cutthrough.session.model.state cimport HALF_CLOSED, TUNNEL
+from cutthrough.session.transfer.origin_alerts cimport outcome_of_origin
 from cutthrough.wire.http1 cimport has_token
 from cutthrough.wire.names cimport F_UPGRADE
 
@@ -103,7 +105,7 @@ cdef int lose_sink(Side s) except -1:
     """Loses a side that takes no more bytes. Bytes from the other side may still be delivered."""
     cdef Client c = s.client
     if s.pump is &c.relay.down or not s.pump.error:
-        s.failed = CLIENT_RESET if s.pump.error else OVERLOADED
+        s.failed = <unsigned char>outcome_of_client(s.pump.error)
     s.lost = True
     stop_pump(s.pump)
     wake(s)
@@ -149,8 +151,8 @@ cdef int run_messages(Client c) except -1:
     cdef int failed
     if c.usage.meter != NULL and not before_turn(c):
         return c.cut_short(outcome_of_meter(c))
-    run_side(up, CLIENT_RESET)
-    run_side(down, ORIGIN_RESET)
+    run_side(up)
+    run_side(down)
     c.count_moved()
     if c.usage.meter != NULL:
         after_turn(c)
@@ -173,8 +175,8 @@ cdef inline bint is_over(Side s) noexcept:
     return s.finished and (s.lost or not is_holding(s.pump))
 
 
-cdef int run_side(Side s, int reset) except -1:
-    """Sends the held bytes, and reads up to the bound. `reset`: the Outcome if its source fails."""
+cdef int run_side(Side s) except -1:
+    """Sends the held bytes, and reads up to the bound."""
     cdef Client c = s.client
     cdef char *data = scratch()
     cdef bint moved = False
@@ -202,7 +204,8 @@ cdef int run_side(Side s, int reset) except -1:
             continue
         s.ended = True
         if n < 0 and n != -UNFINISHED:          # frames show if they are whole
-            s.failed = <unsigned char>reset
+            s.failed = <unsigned char>(outcome_of_client(<int>-n) if s.pump is &c.relay.up else
+                                       outcome_of_origin(c, <int>-n))
     if s.finished and is_over(s) and not s.pump.shut:
         s.pump.shut = True
         if not s.lost:

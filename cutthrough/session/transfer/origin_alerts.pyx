@@ -1,19 +1,33 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The meaning of an origin's alert about our certificate.
+"""The outcome of an origin's connection that failed: reset, or given up by the kernel; or ended by an
+alert about our certificate.
 
-By TLS 1.3 it comes behind the handshake, in place of the first answer: the server has seen our
+By TLS 1.3 that alert comes behind the handshake, in place of the first answer: the server has seen our
 certificate, or that there is none, only when we have said that we are done (RFC 8446 section
 4.4.2.4).
 """
 
 import logging
 
+from cutthrough.net.linux cimport ENOMEM
+from cutthrough.net.multiplex cimport PEER_SILENT
+from cutthrough.net.sysio cimport is_given_up
 from cutthrough.net.transport cimport REFUSES_CERTIFICATE, WANTS_CERTIFICATE
-from cutthrough.outcome cimport ORIGIN_REFUSES_CERTIFICATE, ORIGIN_WANTS_CERTIFICATE
+from cutthrough.outcome cimport (
+    ORIGIN_REFUSES_CERTIFICATE, ORIGIN_RESET, ORIGIN_WANTS_CERTIFICATE, OVERLOADED, RESPONSE_TIMEOUT,
+    WRITE_TIMEOUT)
 
 log = logging.getLogger("cutthrough")
 
 cdef long n_alerts = 0
+
+
+cdef int outcome_of_origin(Client c, int error) except -1:
+    if error == 0 or error == ENOMEM:
+        return OVERLOADED
+    if is_given_up(error) or error == PEER_SILENT:
+        return WRITE_TIMEOUT if c.request.is_tunnel else RESPONSE_TIMEOUT
+    return outcome_of_alert(c, error, ORIGIN_RESET)
 
 
 cdef int outcome_of_alert(Client c, int error, int otherwise) except -1:

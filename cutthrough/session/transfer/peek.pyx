@@ -24,15 +24,14 @@ from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport bytes_of, scratch
 from cutthrough.net.relay cimport is_holding, run_pump
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, PEER_DONE, can_peek, try_peek, try_recv)
+    BROKEN, CAN_READ, PEER_DONE, can_peek, take_error, try_peek, try_recv)
 from cutthrough.outcome cimport (
-    CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT,
-    RECORDING_MISSED)
+    DESTINATION_DENIED, OK, OVERLOADED, PEEK_TIMEOUT, RECORDING_MISSED)
 from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.session.judge.authorize cimport judge_opening, judge_server_name
 from cutthrough.session.judge.under_way cimport is_cut_meanwhile
-from cutthrough.session.model.broken cimport outcome_of_break
+from cutthrough.session.model.broken cimport outcome_of_break, outcome_of_client
 from cutthrough.session.model.charge cimport admit_again
 from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.flight_recorder cimport E_PEEKED, note
@@ -42,6 +41,7 @@ from cutthrough.session.model.state cimport TUNNEL
 from cutthrough.session.transfer.alerts cimport ACCESS_DENIED, DECODE_ERROR, NO_ALERT, refuse_opening
 from cutthrough.session.transfer.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.transfer.intercept cimport begin_interception
+from cutthrough.session.transfer.origin_alerts cimport outcome_of_origin
 from cutthrough.session.transfer.tunnel cimport begin_relay
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
 from cutthrough.wire.offers cimport offer_of
@@ -60,7 +60,8 @@ cdef ClientHello hello          # used within one call of peek
 cdef int peek(Client c) except -1:
     cdef Protocol protocol = UNDECIDED
     cdef char *data = scratch()
-    cdef bint ended = False, origin_ended = False, was_reset = False
+    cdef bint ended = False, origin_ended = False
+    cdef int error = 0
     cdef ssize_t n
     if is_holding(&c.relay.down) and not push_reply(c):
         return c.abort(outcome_of_break(c), True)
@@ -68,24 +69,25 @@ cdef int peek(Client c) except -1:
     if n == NO_ROOM:
         return c.abort(OVERLOADED, True)
     if n < 0:
-        return c.abort(CLIENT_RESET, True)
+        return c.abort(outcome_of_client(<int>-n), True)
     if n:
         protocol = read_client_opening(&hello, data, n)
     if protocol == UNDECIDED and (n == 0 or data[0] != TLS_HANDSHAKE):
-        protocol = look_at_origin(c, data + MOST_HELLO, &origin_ended, &was_reset)
+        protocol = look_at_origin(c, data + MOST_HELLO, &origin_ended, &error)
     if protocol == UNDECIDED and ended:
         protocol = UNKNOWN if n else SILENT
     if protocol == UNDECIDED and origin_ended:
         if c.request.needs_opening:     # later bytes would not be judged
-            was_reset |= (c.origin.sock.ready & BROKEN) != 0
-            return c.abort(ORIGIN_RESET if was_reset else OK, was_reset)
+            if error == 0 and c.origin.sock.ready & BROKEN:
+                error = take_error(&c.origin.sock) or linux.ECONNRESET
+            return c.abort(outcome_of_origin(c, error) if error else OK, error != 0)
         protocol = UNKNOWN if n else SILENT
     if protocol == UNDECIDED:
         return 0                        # an event reports more bytes, or the deadline comes
     if not judge_tunnel(c, protocol, n > 0 and data[0] == TLS_HANDSHAKE):
         return 0
     # The kernel reports a reset once, and the look has met it
-    return deliver(c, ORIGIN_RESET, TO_CLIENT) if was_reset else begin_relay(c)
+    return deliver(c, outcome_of_origin(c, error), TO_CLIENT) if error else begin_relay(c)
 
 
 cdef int end_peek(Client c) except -1:
@@ -120,7 +122,7 @@ cdef ssize_t look_at_client(Client c, char *data, bint *ended) noexcept:
     return count if count < 0 else <ssize_t>(n + count)
 
 
-cdef Protocol look_at_origin(Client c, char *data, bint *ended, bint *was_reset) noexcept:
+cdef Protocol look_at_origin(Client c, char *data, bint *ended, int *error) noexcept:
     cdef ssize_t n
     if not c.origin.sock.ready & CAN_READ:
         return UNDECIDED
@@ -129,7 +131,7 @@ cdef Protocol look_at_origin(Client c, char *data, bint *ended, bint *was_reset)
     n = try_peek(&c.origin.sock, data, MOST_GREETING)
     if n == -linux.EAGAIN:
         return UNDECIDED
-    was_reset[0] = n < 0
+    error[0] = <int>-n if n < 0 else 0
     ended[0] = n <= 0 or c.origin.sock.ready & (PEER_DONE | BROKEN)
     return read_origin_opening(data, n) if n > 0 else UNDECIDED
 

@@ -13,7 +13,8 @@ from libc.string cimport memcpy, memmove, strlen
 from cutthrough.net.buffers cimport COPY_BLOCK, HEAD_ROOM, bytes_of, scratch
 from cutthrough.net.pump cimport Pump, Tap
 from cutthrough.net.relay cimport push, start_pump, stop_pump
-from cutthrough.outcome cimport CLIENT_RESET, FILTER_FAILED, HEAD_TOO_LARGE, OVERLOADED
+from cutthrough.outcome cimport FILTER_FAILED, HEAD_TOO_LARGE
+from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.charge cimport renew_meanwhile
 from cutthrough.session.model.client cimport Client, Observer, extras_of, is_last
 from cutthrough.session.model.context cimport writing_of
@@ -76,7 +77,7 @@ cdef class Responder:
                 drop_expectation(c)
                 c.extend()
             else:
-                c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
+                c.abort(outcome_of_client(c.relay.down.error), True)
         except BaseException:
             c.poller.contain(c)
 
@@ -183,7 +184,7 @@ cdef int send_own_head(Client c, bytes text, const char *body, size_t m) except 
     if is_sent:
         return 0
     if down_sluice(c) is None:
-        return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
+        return c.abort(outcome_of_client(c.relay.down.error), True)
     return fail(down_sluice(c))
 
 

@@ -11,22 +11,21 @@ from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
     HEAD_ROOM, COPY_BLOCK, COPY_BYTES, OF_REQUESTS, bytes_of, give_block,
     keep_bytes, scratch)
-from cutthrough.net.linux cimport (
-    EAGAIN, EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, EPIPE, ETIMEDOUT)
-from cutthrough.net.multiplex cimport is_stream
+from cutthrough.net.linux cimport EAGAIN, EPIPE
+from cutthrough.net.multiplex cimport PEER_SILENT, is_stream
 from cutthrough.net.pump cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
     PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped)
 from cutthrough.net.relay cimport feed, is_holding, push, run_pump, start_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ, keep_for_fin, try_recv
 from cutthrough.outcome cimport (
-    BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, FILTER_FAILED, OK,
-    ORIGIN_CLOSED,
-    ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE, RESPONSE_TIMEOUT,
-    RESPONSE_TRUNCATED, UPGRADE_FAILED)
+    BAD_RESPONSE, BAD_RESPONSE_FRAMING, DESTINATION_DENIED, FILTER_FAILED, OK, ORIGIN_CLOSED,
+    OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE, RESPONSE_TRUNCATED,
+    UPGRADE_FAILED)
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN
 from cutthrough.session.judge.under_way cimport is_cut_meanwhile
 from cutthrough.session.model.awaited cimport NOBODY, READER
+from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.charge cimport (
     admit_tunnel, after_turn, before_turn, may_pass, outcome_of_meter)
 from cutthrough.session.model.chunked_body cimport Scan, drop_scan, scan_of, scan_through
@@ -46,7 +45,7 @@ from cutthrough.session.transfer.filtering cimport filtering_of, is_held
 from cutthrough.session.transfer.headers cimport change_response
 from cutthrough.session.transfer.messages cimport give_messages, takes_messages
 from cutthrough.session.transfer.min_rate cimport wait_for
-from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
+from cutthrough.session.transfer.origin_alerts cimport outcome_of_origin
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
 from cutthrough.session.transfer.responder cimport taps_origin, up_sluice
 from cutthrough.session.transfer.sluice cimport Sluice, run_sluice
@@ -101,22 +100,11 @@ cdef int read_some(Client c) except -1:
         return leave_origin(c)
     if n <= 0:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, -n)
-        return on_no_response(c, outcome_of_end(
-            c, <int>-n if n or not was_reset(c) else c.relay.up.error), held)
+        return on_no_response(c, <int>-n if n or not was_reset(c) else c.relay.up.error, held)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_ANSWER, 0, n)
     if c.stamps.first_byte_us == 0:
         c.stamps.first_byte_us = end_phase(&c.stamps)
     return on_response(c, data, held + n, held)
-
-
-cdef int outcome_of_end(Client c, int error) except -1:
-    """Of an origin that ends before its response; 0: without an error. If the kernel gives up what
-    nobody acknowledges, it says what ICMP or ARP had told of that, or ETIMEDOUT."""
-    if error == 0:
-        return ORIGIN_CLOSED
-    if error in (ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN):
-        return RESPONSE_TIMEOUT
-    return outcome_of_alert(c, error, ORIGIN_RESET)
 
 
 cdef int leave_origin(Client c) except -1:
@@ -131,16 +119,16 @@ cdef int leave_origin(Client c) except -1:
     return 0
 
 
-cdef int on_no_response(Client c, int outcome, size_t held) except -1:
-    """A pooled connection may die the moment it is used: the request is retried on a fresh
-    one if it cannot have acted twice (R19). An origin of HTTP/2 that ends its connection after
-    some requests refuses what came behind them, on a connection that many have waited for too."""
+cdef int on_no_response(Client c, int error, size_t held) except -1:
+    """The origin has ended; `error` 0: without an error. A pooled connection may die the moment it is
+    used: the request is retried on a fresh one if it cannot have acted twice (R19). An origin of
+    HTTP/2 that ends its connection after some requests refuses what came behind them, on a connection
+    that many have waited for too. Another connection to an origin that chooses HTTP/2 and says nothing
+    would be as silent."""
     cdef Request *r = &c.request
     cdef unsigned int most = MOST_TRIES if is_unread(c) else 1
     cdef bint again = False
-    # Another connection to an origin that chooses HTTP/2 and says nothing would be as silent
-    if r.tries < most and held == 0 and r.interim == 0 and not (
-            outcome == RESPONSE_TIMEOUT and is_stream(&c.origin.sock)):
+    if r.tries < most and held == 0 and r.interim == 0 and error != PEER_SILENT:
         if c.origin.reused and r.can_retry or may_ask_again(c) or goes_elsewhere(c):
             c.close_origin(False)
             stop_pump(&c.relay.up)
@@ -160,7 +148,9 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
             return c.resume(PHASE_TO_ORIGIN)
     if r.hop.kind == HOP_NAMED_ORIGIN and not c.origin.reused:
         blame_server(c, PARENT_CLOSED)
-    return c.refuse(PARENT_CLOSED if r.hop.kind == HOP_FORWARD else outcome)
+    if r.hop.kind == HOP_FORWARD:
+        return c.refuse(PARENT_CLOSED)
+    return c.refuse(outcome_of_origin(c, error) if error else ORIGIN_CLOSED)
 
 
 cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
@@ -207,7 +197,7 @@ cdef bint pass_head(Client c, const char *data, int options) except -1:
         c.refuse(-n)
         return False
     if not push(&c.relay.down, writing.out, n, NULL, 0):
-        c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
+        c.abort(outcome_of_client(c.relay.down.error), True)
         return False
     return True
 
@@ -290,7 +280,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(outcome_of_refused(c))
     r.status = head.status
     if fed < 0:
-        return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
+        return c.abort(outcome_of_client(down.error), True)
     # Bytes behind the end belong to no request of ours: never pool that connection (R18).
     # Nor if the answer did not wait for the whole request, or for the 100 that the body was
     # to wait for: an origin that takes the rest for its next request answers twice, and
@@ -348,7 +338,7 @@ cdef int pump_down(Client c) except -1:
         return c.cut_short(outcome)
     if how == PUMP_EOF and is_framing(down) and not was_reset(c):
         if not end_frames(down):
-            return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
+            return c.abort(outcome_of_client(down.error), True)
         how = run_pump(down)
         c.count_moved()
         if how == PUMP_EOF:
@@ -359,16 +349,17 @@ cdef int pump_down(Client c) except -1:
             c.request.origin_persistent = False
         return c.complete()
     if how == PUMP_EOF:
-        return c.cut_short(ORIGIN_RESET if was_reset(c) else RESPONSE_TRUNCATED)
+        return c.cut_short(outcome_of_origin(c, c.relay.up.error) if was_reset(c) else (
+            RESPONSE_TRUNCATED))
     if how == PUMP_SOURCE_FAILED:
-        return c.cut_short(ORIGIN_RESET)
+        return c.cut_short(outcome_of_origin(c, down.error))
     if how == PUMP_SINK_FAILED:
-        return c.abort(CLIENT_RESET, True)
+        return c.abort(outcome_of_client(down.error), True)
     if how == PUMP_REFUSED:
         # The bytes before the fault are valid, and still in the scratch buffer
         n = scan_of(down).valid
         if n and not push(down, scratch(), n, NULL, 0):
-            return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
+            return c.abort(outcome_of_client(down.error), True)
         return c.cut_short(outcome_of_refused(c))
     if how == PUMP_NO_ROOM:
         return c.cut_short(OVERLOADED)
@@ -408,5 +399,5 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     if takes_messages(c, &head, data):
         give_messages(c, False, data + used, n - used)
     elif n > <size_t>used and not push(&c.relay.down, data + used, n - used, NULL, 0):
-        return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
+        return c.abort(outcome_of_client(c.relay.down.error), True)
     return start_tunnel(c, NULL, 0)

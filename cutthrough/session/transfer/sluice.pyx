@@ -22,15 +22,17 @@ from cutthrough.net.pump cimport PUMP_NO_ROOM, PUMP_SINK_FAILED, Pumped, Tap
 from cutthrough.net.relay cimport is_holding, push, run_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
-    BAD_FRAMING, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, OK,
-    ORIGIN_RESET, OVERLOADED, RESPONSE_TRUNCATED)
+    BAD_FRAMING, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, OK, OVERLOADED,
+    RESPONSE_TRUNCATED, status_of)
 from cutthrough.policy.limits cimport Lane
 from cutthrough.session.model.awaited cimport NOBODY, READER, SENDER, TAKER
+from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.stamps cimport note_sent
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.transfer.min_rate cimport wait_for
+from cutthrough.session.transfer.origin_alerts cimport outcome_of_origin
 from cutthrough.session.transfer.recording_room cimport outcome_of_loss
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 
@@ -293,7 +295,7 @@ cdef int draw(Sluice s) except -1:
             n = try_recv(s.pump.source, data, want)
             if n == -EAGAIN:
                 return OK
-            outcome = give(s, data, n) if n > 0 else at_end(s, n == 0)
+            outcome = give(s, data, n) if n > 0 else at_end(s, <int>-n)
         if outcome != OK:
             return outcome
     return OK
@@ -378,14 +380,16 @@ cdef int feed_tap(Sluice s, const char *data, size_t n) except -1:
     return 0
 
 
-cdef int at_end(Sluice s, bint regular) except -1:
-    """The source has ended. Returns an Outcome."""
+cdef int at_end(Sluice s, int error) except -1:
+    """The source has ended; 0: without an error. Returns an Outcome."""
     # The kernel reports a reset once: a send may have met it
     cdef int met = s.client.relay.up.error
     if s.is_up:
-        return CLIENT_CLOSED if regular else CLIENT_RESET
-    if not regular or (met != 0 and met != EPIPE):
-        return ORIGIN_RESET
+        return outcome_of_client(error) if error else CLIENT_CLOSED
+    if error == 0 and met != EPIPE:
+        error = met
+    if error:
+        return outcome_of_origin(s.client, error)
     if not s.until_close:
         return RESPONSE_TRUNCATED
     s.ended = True
@@ -394,7 +398,7 @@ cdef int at_end(Sluice s, bint regular) except -1:
 
 
 cdef int end_early(Sluice s, int outcome) except -1:
-    if outcome == CLIENT_CLOSED or outcome == CLIENT_RESET:
+    if status_of(outcome) == 0:                 # its client has gone
         return s.client.abort(outcome, True)
     return s.client.refuse(outcome)
 
@@ -404,7 +408,7 @@ cdef int fail(Sluice s) except -1:
     (RFC 9112 section 9.5): its answer is read, and nothing more is sent."""
     cdef Client c = s.client
     if not s.is_up:
-        return c.abort(CLIENT_RESET if s.pump.error else OVERLOADED, True)
+        return c.abort(outcome_of_client(s.pump.error), True)
     if not s.pump.error:
         return c.refuse(OVERLOADED)
     s.lost = True

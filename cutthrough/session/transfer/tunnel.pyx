@@ -17,10 +17,11 @@ An origin's FIN without close_notify ends an intercepted tunnel as one that is n
 client gets a FIN without close_notify, and judges by itself if that is a whole stream.
 """
 
-from libc.stdint cimport UINT16_MAX, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT16_MAX, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy
 from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, take_block
 from cutthrough.net.deferred cimport settle
+from cutthrough.net.linux cimport ECONNRESET
 from cutthrough.net.pump cimport block_of
 from cutthrough.net.relay cimport (
     BY_EVENT, BY_ROOM, BY_TURN, RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_DOWN_SOURCE_FAILED,
@@ -29,10 +30,9 @@ from cutthrough.net.relay cimport (
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, take_error, untaken)
 from cutthrough.net.transport cimport KERNEL, TLS, UNFINISHED
-from cutthrough.outcome cimport (
-    CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
+from cutthrough.outcome cimport CLIENT_RESET, OK, OVERLOADED
 from cutthrough.policy.hop cimport HOP_LOCAL
-from cutthrough.session.model.broken cimport outcome_of_break
+from cutthrough.session.model.broken cimport outcome_of_break, outcome_of_client
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.model.client cimport Client, leave_place, own_opening
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
@@ -41,7 +41,7 @@ from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.state cimport HALF_CLOSED, PEEK, TUNNEL
 from cutthrough.session.transfer.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
 from cutthrough.session.transfer.messages cimport give_messages, has_messages, run_messages
-from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
+from cutthrough.session.transfer.origin_alerts cimport outcome_of_origin
 
 cdef enum:
     # Octets with which an origin says good-bye: an alert of TLS 1.2 in CBC has 85, a GOAWAY with
@@ -96,7 +96,7 @@ cdef int begin_relay(Client c) except -1:
                         ahead.end - ahead.start) >= 0
         give_block(&ahead)
         if not sent:
-            return c.abort(ORIGIN_RESET if c.relay.up.error else OVERLOADED, True)
+            return c.abort(outcome_of_origin(c, c.relay.up.error), True)
     c.extras.passage = None
     shorten_head(c)
     return run_tunnel(c)
@@ -130,6 +130,7 @@ cdef int run_tunnel(Client c) except -1:
     cdef Resumed resumed
     cdef bint client_ended = c.relay.up.shut
     cdef Relayed how
+    cdef int error
     if has_messages(c):
         return run_messages(c)
     if c.usage.meter != NULL and not before_turn(c):
@@ -148,20 +149,23 @@ cdef int run_tunnel(Client c) except -1:
     elif resumed == BY_ROOM:
         c.poller.call_when_room(c)
     if how == RELAY_CLOSED:
-        c.log_end(c.request.ending if c.relay.up.sink != NULL else ORIGIN_RESET)
+        c.log_end(c.request.ending if c.relay.up.sink != NULL else
+                  outcome_of_origin(c, c.relay.up.error))
         return c.close()
     if how <= RELAY_HALF_CLOSED and resumed == BY_EVENT:
         # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
         # HUP without a reset means only that both ends were shut, or on a unix socket that
         # the client has closed: its stream is complete, as after a FIN.
-        if c.sock.ready & BROKEN and not c.relay.down.shut and (
-                c.sock.kind != KERNEL or take_error(&c.sock)):
-            return end_reset(c)
+        if c.sock.ready & BROKEN and not c.relay.down.shut:
+            error = take_error(&c.sock)
+            if error or c.sock.kind != KERNEL:
+                return end_reset(c, error or ECONNRESET)
         # A local origin hangs up when it closes: only a send finds out what that means
         if c.origin.sock.ready & BROKEN and c.relay.down.shut and not c.relay.up.shut and (
                 c.request.hop.kind != HOP_LOCAL):
+            c.relay.up.error = <uint8_t>(take_error(&c.origin.sock) or ECONNRESET)
             if untaken(&c.sock) == 0:       # the client has the whole stream and its end
-                c.log_end(ORIGIN_RESET)
+                c.log_end(outcome_of_origin(c, c.relay.up.error))
                 return c.close()
             if c.relay.up.sink != NULL:
                 lose(&c.relay.up)
@@ -174,18 +178,21 @@ cdef int run_tunnel(Client c) except -1:
     if how == RELAY_NO_ROOM:
         return c.cut_short(OVERLOADED)
     if how == RELAY_UP_SOURCE_FAILED or how == RELAY_DOWN_SINK_FAILED:
-        return end_reset(c)
+        return end_reset(c, c.relay.up.error if how == RELAY_UP_SOURCE_FAILED else (
+            c.relay.down.error))
     if how == RELAY_DOWN_SOURCE_FAILED and c.relay.down.error == UNFINISHED and (
             c.sock.kind == TLS and is_intercepted(c)):
         return deliver(c, OK, TO_CLIENT)    # ends at the client's as it did here
-    return deliver(c, outcome_of_alert(c, c.relay.down.error, ORIGIN_RESET), TO_CLIENT)
+    error = c.relay.down.error if how == RELAY_DOWN_SOURCE_FAILED else c.relay.up.error
+    return deliver(c, outcome_of_origin(c, error or ECONNRESET), TO_CLIENT)
 
 
-cdef int end_reset(Client c) except -1:
-    """The client has reset the tunnel. If it had ended its stream before, it was closed, and its
-    kernel rejects the origin's last message: a close_notify, a GOAWAY. If the origin has said
+cdef int end_reset(Client c, int error) except -1:
+    """The client has reset the tunnel, or is gone. If it had ended its stream before, it was closed,
+    and its kernel rejects the origin's last message: a close_notify, a GOAWAY. If the origin has said
     nothing, the client itself gives up."""
-    if c.relay.up.shut and 0 < c.request.parting <= MOST_PARTING:
+    cdef int outcome = outcome_of_client(error)
+    if outcome == CLIENT_RESET and c.relay.up.shut and 0 < c.request.parting <= MOST_PARTING:
         c.log_end(OK)
         return c.close()
-    return deliver(c, CLIENT_RESET, TO_ORIGIN)
+    return deliver(c, outcome, TO_ORIGIN)
