@@ -3,7 +3,7 @@
 
 The table of states has each state's outcome; the table of handlers in `connection` says which of
 these functions a state has. In REQUEST and RELAY either side may stall, and the outcome names
-that side.
+that side. No side stalls while filters have its bytes, or the limits hold them back.
 """
 
 from cutthrough.net.relay cimport is_holding
@@ -13,6 +13,7 @@ from cutthrough.outcome cimport (
     BAD_PARENT, LIFETIME, OK, PARENT_TIMEOUT, RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
 from cutthrough.policy.hop cimport HOP_NAMED_ORIGIN
 from cutthrough.session.model.awaited cimport NOBODY, SENDER
+from cutthrough.session.model.charge cimport is_paced
 from cutthrough.session.model.client cimport Client, is_between_requests
 from cutthrough.session.model.stage cimport STAGE_TLS
 from cutthrough.session.model.state cimport RELAY, REQUEST, outcome_at_deadline
@@ -50,7 +51,7 @@ cdef int miss_transfer(Client c) except -1:
     if c.is_too_old():
         return c.refuse(LIFETIME)
     if c.awaited == NOBODY:
-        if are_at_work(c):
+        if are_at_work(c) or is_paced(c):
             return c.extend()
         if extend_if_taken(c):
             return 0

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.client import build_request
 from tests.support.filters import FILTERS
+from tests.support.origin import echo
 from tests.support.recordings import RULE, fill, made
 from tests.support.recordings import folder as folder
 
@@ -110,3 +111,29 @@ def test_a_collected_body_goes_up_at_its_rate(
         return origin.requests[0].body
 
     assert has_pace(send, body, 300_000)
+
+
+SLOW = ('[limits.slow]\nbytes_per_second = 4096\n[[rules]]\naction = "allow"\n'
+        'addresses = ["127.0.0.0/8"]\nlimits = "slow"\n')
+
+
+def test_an_upload_that_the_limits_hold_back_is_not_late(
+        start_policy, make_origin, dial):
+    """What comes with a head is sent at once, and then paid for: four seconds without a
+    byte, and the client, who had sent all, got 408."""
+    origin = make_origin()
+    proxy = start_policy(SLOW, 'body_timeout = "500ms"\n')
+    client = dial(proxy)
+    client.send(build_request("POST", origin.url("/"), "Content-Length: 18000"),
+                bytes(18000))
+    assert client.read_response("POST").status == 200
+
+
+def test_a_tunnel_that_the_limits_hold_back_is_not_idle(
+        start_policy, make_origin, dial):
+    """It was `idle_timeout`."""
+    proxy = start_policy(SLOW, 'idle_timeout = "500ms"\n')
+    origin = make_origin(echo)
+    client = dial(proxy)
+    client.tunnel(origin.authority, bytes(12000))
+    assert client.read_exact(12000) == bytes(12000)

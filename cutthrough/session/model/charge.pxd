@@ -47,3 +47,5 @@ cdef int outcome_of_meter(Client client) noexcept
 # How many of the `n` bytes that came with a response's head may pass behind it: by faults.
 cdef size_t may_pass(Client client, size_t head_len, size_t n) noexcept
 cdef int after_turn(Client client) except -1
+# Whether bytes of either direction wait for the limits alone: no peer is late meanwhile.
+cdef bint is_paced(Client client) noexcept

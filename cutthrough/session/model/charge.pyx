@@ -308,11 +308,21 @@ cdef int after_turn(Client c) except -1:
     return c.origin.set_deadline(max(1, wait_us // 1000))
 
 
+cdef bint is_paced(Client c) noexcept:
+    return c.usage.meter != NULL and (waits(&c.relay.up, &c.usage.meter.up)
+                                      or waits(&c.relay.down, &c.usage.meter.down))
+
+
+cdef bint waits(Pump *pump, const Lane *lane) noexcept:
+    """Does it wait for its allowance alone?"""
+    return pump.allowance <= 0 and not is_holding(pump) and (lane.is_awaited or (
+        may_read(pump) and not pump.eof and pump.left != 0))
+
+
 cdef int64_t wait_of(Client c, Pump *pump, Lane *lane) noexcept:
     """How long a pump that its allowance held up has to wait; 0: no longer."""
-    if pump.allowance > 0 or is_holding(pump) or not (lane.is_awaited or (
-            may_read(pump) and not pump.eof and pump.left != 0)):
-        return INT64_MAX                # it does not wait for its allowance
+    if not waits(pump, lane):
+        return INT64_MAX
     # Was it granted nothing at the start of this turn, or has it just used up its grant?
     if lane.granted > 0 and not refill(c, pump, lane, False):
         return 0                        # the quota: the next turn ends the relay

@@ -15,8 +15,9 @@ kernel is polled (SIOCOUTQ), at first after a tick of the wheel, then after a qu
 time that has passed.
 
 The wait is bounded: in each half_closed_timeout the peers have to take min_rate bytes a
-second, and one byte at least. There is no wait if a silence ended the exchange, at a stop,
-at an operator's cut, if a reload forbids the destination, and after a fault of our own.
+second, and one byte at least, unless the limits hold the bytes back. There is no wait if a silence
+ended the exchange, at a stop, at an operator's cut, if a reload forbids the destination, and after a
+fault of our own.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -31,7 +32,7 @@ from cutthrough.outcome cimport (
     CLIENT_CLOSED, CLIENT_RESET, CUT, DESTINATION_DENIED, DRAINED, HALF_CLOSED_TIMEOUT,
     IDLE_TIMEOUT, INTERNAL_ERROR, OK, STOPPED, WRITE_TIMEOUT)
 from cutthrough.session.model.broken cimport outcome_of_break
-from cutthrough.session.model.charge cimport after_turn, before_turn
+from cutthrough.session.model.charge cimport after_turn, before_turn, is_paced
 from cutthrough.session.model.chunked_body cimport scan_of
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.context cimport Options
@@ -169,7 +170,7 @@ cdef int look_again(Client c) except -1:
     cdef int64_t owed = (
         options.min_rate_bytes * options.timeout_ms[DELIVER] // options.min_rate_grace_ms)
     if c.poller.time_ms() >= c.silent_ms:
-        if passed(c) - c.watch.look.passed < max(1, owed):
+        if passed(c) - c.watch.look.passed < max(1, owed) and not is_paced(c):
             return c.abort(c.request.ending or WRITE_TIMEOUT, True)
         c.watch.look.passed = passed(c)
         c.extend()

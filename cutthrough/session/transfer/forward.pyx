@@ -225,5 +225,6 @@ cdef int on_sink_failed(Client c) except -1:
     (RFC 9112 section 9.5): reads the answer, and sends nothing more."""
     stop_pump(&c.relay.up)
     c.relay.up.sink = NULL
+    c.relay.up.left = 0                     # it waits for no allowance
     c.origin.sock.ready |= CAN_READ
     return read_response(c)

@@ -24,7 +24,7 @@ from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, OK, OVERLOADED,
     RESPONSE_TRUNCATED, status_of)
-from cutthrough.policy.limits cimport Lane
+from cutthrough.policy.limits cimport Meter
 from cutthrough.session.model.awaited cimport NOBODY, READER, SENDER, TAKER
 from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
@@ -183,10 +183,11 @@ cdef inline bint is_waiting(Sluice s) noexcept:
 
 
 cdef int note_paced(Sluice s) noexcept:
-    cdef Lane *lane = &s.client.usage.meter.up
-    if not s.is_up:
-        lane = &s.client.usage.meter.down
-    lane.is_awaited = s.paced is not None
+    cdef Meter *meter = s.client.usage.meter
+    if meter != NULL and s.is_up:
+        meter.up.is_awaited = s.paced is not None
+    elif meter != NULL:
+        meter.down.is_awaited = s.paced is not None
     return 0
 
 
@@ -217,10 +218,9 @@ cdef int run_sluice(Sluice s) except -1:
     cdef int outcome, pause_ms
     if c is None or s.lost:
         return 0
-    if c.usage.meter != NULL:
-        note_paced(s)
-        if not before_turn(c):
-            return c.refuse(outcome_of_meter(c))
+    note_paced(s)
+    if c.usage.meter != NULL and not before_turn(c):
+        return c.refuse(outcome_of_meter(c))
     if is_holding(s.pump) and flush(s) in (PUMP_SINK_FAILED, PUMP_NO_ROOM):
         return fail(s)
     if s.paced is not None:
@@ -228,11 +228,13 @@ cdef int run_sluice(Sluice s) except -1:
         if s.client is None or s.lost:
             return 0
     outcome = draw(s)
+    if s.ended:
+        s.pump.left = 0                     # no bytes of its source wait for the allowance
     if outcome == OK and s.tap != NULL:
         outcome = outcome_of_loss(c)
     c.count_moved()
+    note_paced(s)
     if c.usage.meter != NULL and (not s.ended or s.paced is not None):
-        note_paced(s)
         pause_ms = after_turn(c)
         if pause_ms and s.timer is None:
             s.timer = c.poller.loop.call_later(pause_ms / 1000, s.look_again)
@@ -413,7 +415,9 @@ cdef int fail(Sluice s) except -1:
         return c.refuse(OVERLOADED)
     s.lost = True
     s.paced = None
+    note_paced(s)
     stop_pump(s.pump)
+    s.pump.left = 0
     s.pump.sink = NULL
     c.origin.sock.ready |= CAN_READ
     c.poller.call_again(c.origin)
