@@ -90,6 +90,14 @@ def _read(listener: Listener, row: int) -> TlsFiles:
               for name, path in listener.client_ca_by_name))
 
 
+def client_checks(config: Config, files: Sequence[TlsFiles]) -> object:
+    """What says which client certificates are accepted; equal: nothing has changed."""
+    return [(listener.address, listener.client_certificate, of_listener.client_ca,
+             of_listener.client_crl, of_listener.client_ca_by_name)
+            for listener, of_listener in zip(config.all_listeners, files, strict=False)
+            if of_listener.client_ca or of_listener.client_ca_by_name]
+
+
 def read_parent_files(config: Config) -> tuple[ParentFiles, ...]:
     """Reads the files of every parent; the result has the order of `all_parents`.
 

@@ -16,6 +16,7 @@ from cutthrough.generation.operator_code import code_in_force, restore_code
 from cutthrough.generation.pac import Pac, make_pac
 from cutthrough.generation.snapshots import Facts, make_snapshot
 from cutthrough.generation.sources import SourceNumbers
+from cutthrough.generation.tls_files import client_checks
 from cutthrough.log.hidden import forget_keys, hide_keys
 from cutthrough.net import sends
 from cutthrough.policy.known import Known
@@ -77,6 +78,7 @@ class Parts:
     sources: SourceNumbers = field(default_factory=SourceNumbers)
     sinks: list[tuple[int, ConnectionSink]] = field(default_factory=list)
     capturing: Capture | None = None        # the capture, if it has anything to do
+    client_checks: object = None            # None: no generation is in force yet
 
     def prepare(self, generation: Generation) -> Transaction:
         """Makes all that the generation needs. Raises ValueError if it cannot be used,
@@ -105,6 +107,10 @@ class Parts:
             self.ledger, generation.policy, most=config.max_connections_total,
             most_of_client=config.max_connections_per_client)
         self.tls.prepare(generation, transaction)
+        checks = client_checks(generation.config, generation.tls)
+        if self.client_checks not in (None, checks):
+            transaction.on_commit(self.context.renew_client_checks)
+        transaction.on_commit(setattr, self, "client_checks", checks)
         prepare_records(config, transaction)
         pacs = self._make_pacs(generation)
         # The first step that is of this generation alone: it converts every number

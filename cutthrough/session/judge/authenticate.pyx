@@ -13,11 +13,13 @@ from libc.stdint cimport uint32_t
 from cutthrough.net.buffers cimport OF_REQUESTS, change_share
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
-    AUTH_EXPIRED, AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK, OVERLOADED)
+    AUTH_EXPIRED, AUTH_FAILED, AUTH_REQUIRED, BAD_CREDENTIALS_FIELD, OK, OVERLOADED,
+    TLS_CERTIFICATE)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.judge.secure cimport certified_name
-from cutthrough.session.model.client cimport Client, leave_place, set_tried, set_user, user_of
+from cutthrough.session.model.client cimport (
+    Client, is_certified_before, leave_place, set_tried, set_user, user_of)
 from cutthrough.session.model.inside cimport Inside
 from cutthrough.session.model.phase cimport PHASE_JUDGE, parked
 from cutthrough.session.model.shed cimport lend_head, list_waiting
@@ -33,6 +35,8 @@ cdef bytes pending = None
 cdef int authenticate(Client c, const Head *head, const char *data) except -1:
     cdef const Field *field
     cdef int index = head.first[F_PROXY_AUTHORIZATION]
+    if is_certified_before(c):
+        return TLS_CERTIFICATE
     if c.entrance.is_inside:
         return take_outer_user(c, <Inside>c.entrance)
     if c.sock.kind != KERNEL and take_certified(c):
@@ -64,6 +68,8 @@ cdef bint needs_credentials(Client c) except -1:
 
 
 cdef int authenticate_nobody(Client c) except -1:
+    if is_certified_before(c):
+        return TLS_CERTIFICATE
     if c.sock.kind != KERNEL and take_certified(c):
         c.stamps.auth_us = end_brief_phase(&c.stamps)
         return AUTH_EXPIRED if c.account.has_expired() else on_known(c)

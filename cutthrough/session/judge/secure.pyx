@@ -63,12 +63,16 @@ cdef bint shake_hands(Client c) except -1:
         return False
     if c.stamps.start_us == 0:
         c.begin()                       # from here on the ending is logged
+    if c.checks == 0 and not c.entrance.is_inside:
+        c.checks = c.context.client_checks
     began_us = clock_us()
     answer = try_handshake(c)
     spent_us[late] += clock_us() - began_us
     if answer == HANDSHAKE_DONE:
         c.stages &= ~(STAGE_TLS | STAGE_TLS_LATE)
         c.stamps.client_tls_us = end_brief_phase(&c.stamps)
+        if not c.entrance.is_inside and certified_name(c) is None:
+            c.checks = 0
         if c.context.observer is not None:
             c.context.observer.on_client_tls(c)
         return True

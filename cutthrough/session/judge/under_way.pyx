@@ -6,6 +6,9 @@ the tunnel is intercepted, the requests inside are. The same holds if another pr
 in, or if a request becomes a tunnel after a reload.
 
 If the newer rules name limits, these hold from the next turn on: see charge.
+
+If a reload changes what client certificates are accepted (a list of revoked ones, for example),
+whoever is a user by a certificate needs a new handshake for the next request, as nginx's clients do.
 """
 
 from libc.string cimport memset
@@ -18,7 +21,8 @@ from cutthrough.session.judge.authenticate cimport account_in
 from cutthrough.session.judge.authorize cimport (
     ask_connect, ask_rules, known_address, take_verdict)
 from cutthrough.session.model.charge cimport limits_of_rule
-from cutthrough.session.model.client cimport Client, extras_of
+from cutthrough.session.model.client cimport (
+    Client, extras_of, is_between_requests, is_certified_before)
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.inside cimport Inside, is_intercepted
 from cutthrough.session.model.state cimport DECIDE, HALF_CLOSED, PEEK, RELAY, REQUEST
@@ -33,6 +37,8 @@ def recheck(Context context):
     context.poller.take_time()
     while client is not None:
         older = client.older
+        if is_certified_before(client):
+            end_soon(client)
         if PEEK <= client.state <= HALF_CLOSED and (
                 client.origin is not None and must_cut(client, context.snapshot)):
             client.abort(DESTINATION_DENIED, True)
@@ -43,6 +49,17 @@ def recheck(Context context):
             find_limits(client, context.snapshot)
         client = older
     return count
+
+
+cdef int end_soon(Client c) except -1:
+    """Ends a connection that takes no more requests: now, or with the response in hand."""
+    c.request.persistent = False
+    if is_between_requests(c):
+        try:
+            c.close_idle()
+        except BaseException:
+            c.poller.contain(c)
+    return 0
 
 
 cdef bint is_request_inside(Client c) noexcept:

@@ -104,6 +104,8 @@ cdef class Client(UpstreamOwner):
     cdef Relay relay
     cdef Stamps stamps
     cdef uint32_t counted_down          # as counted_up
+    # Its user is a certificate's: Context.client_checks at the handshake. 0: it is not
+    cdef uint32_t checks
 
     cdef Entrance entrance              # what its listener serves; None: taken over as a tunnel
     cdef Snapshot snapshot              # the one that this request began with
@@ -251,6 +253,11 @@ cdef inline bint carries_tunnel(Client client) noexcept:
 cdef inline bint is_between_requests(Client client) noexcept:
     return client.state == IDLE or client.state == STREAMS or (
         client.state == HEAD and client.stamps.start_us == 0)
+
+
+# Has a reload changed what client certificates are accepted since this one was?
+cdef inline bint is_certified_before(Client client) noexcept:
+    return client.checks != 0 and client.checks != client.context.client_checks
 
 
 # Does a reply of our own now end the connection?

@@ -77,6 +77,7 @@ cdef class Context:
     cdef size_t pseudonym_len
     cdef UpstreamOwner newest           # of all clients: see client.link
     cdef bint draining
+    cdef uint32_t client_checks         # counts the changes of what certificates are accepted
     cdef size_t pipes_refused           # refused pipes counted so far
     cdef char date_text[32]             # Date field of the second `date_s`
     cdef int64_t date_s

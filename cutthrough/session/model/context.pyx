@@ -60,6 +60,7 @@ cdef class Context:
         `resolver`: see net.dns.resolver. `configure` sets the rest, before the first connection,
         but for `verifier` and `recorder`, which some workers have."""
         cdef bytes text
+        self.client_checks = 1
         self.poller = poller
         self.idle_pool = idle_pool
         self.journal = journal
@@ -135,6 +136,10 @@ cdef class Context:
         """Whether a rule's `breakpoint` is heeded, in requests that are judged from now on."""
         self.acts = BY_FAULTS | BY_FILTERS | BY_HEADERS | BY_CONNECT | (
             BY_BREAKPOINT if on else 0)
+
+    def renew_client_checks(self):
+        """Who has a user by a certificate needs a new handshake for the next request."""
+        self.client_checks += 1
 
     def start_draining(self):
         """From now on each response is the last of its connection."""

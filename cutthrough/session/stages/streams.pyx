@@ -26,7 +26,8 @@ from cutthrough.outcome cimport (
     BAD_HTTP2, BAD_REQUEST, BAD_STREAM, HEAD_TIMEOUT, HEAD_TOO_LARGE, HTTP2_FLOOD, HTTP2_HEADERS,
     HTTP2_RESETS, KEEPALIVE_TIMEOUT, OK, OVERLOADED, UNSUPPORTED_PROTOCOL)
 from cutthrough.session.judge.admit cimport admit, turn_away
-from cutthrough.session.model.client cimport Client, set_tlvs, leave_place, link, rest
+from cutthrough.session.model.client cimport (
+    Client, is_certified_before, leave_place, link, rest, set_tlvs)
 from cutthrough.session.model.prints cimport P_HTTP2
 from cutthrough.session.model.state cimport HEAD, STREAMS
 
@@ -143,6 +144,7 @@ cdef int inherit(Client stream, Client carrier) except -1:
     stream.entrance = carrier.entrance
     stream.address = carrier.address
     stream.sender = carrier.sender
+    stream.checks = carrier.checks
     set_tlvs(stream, carrier.extras.tlvs)
     stream.since_ms = carrier.poller.time_ms()
     if carrier.entrance.is_inside:          # its CONNECT has authenticated
@@ -174,7 +176,11 @@ cdef int64_t deadline_of(Client c, const Multiplexer *m) noexcept:
 cdef bint is_draining_out(Client c) noexcept:
     """Whether a drain waits for the last answers: a close would discard them if the client
     credited them later. The drain looks again, and has a bound."""
-    return c.context.draining and untaken(&c.sock) > 0
+    return takes_no_more(c) and untaken(&c.sock) > 0
+
+
+cdef bint takes_no_more(Client c) noexcept:
+    return c.context.draining or is_certified_before(c)
 
 
 cdef int close_idle_streams(Client c) except -1:
@@ -186,10 +192,10 @@ cdef int close_idle_streams(Client c) except -1:
         c.log_end(HEAD_TIMEOUT)
         c._clear_request()
         return end_streams(c, m, HEARD_ALL) or 1
-    if c.context.draining:
+    if takes_no_more(c):
         m.drain(&c.sock)
     if m.count(&c.sock) == 0 and (now_ms >= deadline_of(c, m) or (
-            c.context.draining and not (m.holds(&c.sock) or is_draining_out(c)))):
+            takes_no_more(c) and not (m.holds(&c.sock) or is_draining_out(c)))):
         c.context.counters.outcomes[<int>KEEPALIVE_TIMEOUT] += 1
         return end_streams(c, m, HEARD_ALL) or 1
     return set_deadline(c, m) or 1
