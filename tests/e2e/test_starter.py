@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
+from collections import Counter
+from pathlib import Path
 
 from tests.e2e.conftest import with_policy
 from tests.support.network import own_network
-from tests.support.proxy import Proxy
+from tests.support.proxy import Proxy, command_of
 from tests.support.sanitized import SANITIZED
 from tests.support.starter import Started
 from tests.support.wait import wait_until
@@ -82,3 +85,36 @@ def test_a_fork_is_in_the_network_of_who_starts_it(directory, loop_name):
         assert isinstance(proxy.process, Started)
         for pid in (proxy.process.pid, proxy.worker.pid):
             assert os.stat(f"/proc/{pid}/ns/net") == os.stat("/proc/thread-self/ns/net")
+
+
+def look(pid: int) -> dict[str, object]:
+    """What can be seen of a worker from outside."""
+    process = Path(f"/proc/{pid}")
+    links = [os.readlink(fd) for fd in (process / "fd").iterdir()]
+    return {
+        "signals": re.findall(r"^(?:Sig[BIC]|Shd)\w+:\t(\w+)",
+                              (process / "status").read_text(), re.M),
+        "limits": (process / "limits").read_text(),
+        "folder": os.readlink(process / "cwd"),
+        "standard": os.readlink(process / "fd/0"),
+        "descriptors": Counter(re.sub(r"\d+", "", link) for link in links)}
+
+
+def with_a_dead_one(proxy: Proxy) -> list[int]:
+    """The second worker, and that in the place of the first, which has died."""
+    first, second = proxy.workers()
+    first.kill()
+    (third,) = wait_until(lambda: [worker for worker in proxy.workers()
+                                   if worker not in (first, second)], proxy.stderr)
+    return [second.pid, third.pid]
+
+
+def test_a_forked_later_worker_is_as_an_executed_one(directory, loop_name):
+    with (Proxy(directory("later"), "--workers", "2", loop=loop_name,
+                executed=True) as executed,
+          Proxy(directory("later"), "--workers", "2", loop=loop_name) as forked):
+        assert "starter" not in command_of(executed.workers()[1])
+        assert "starter" in command_of(forked.workers()[1])
+        for mine, theirs in zip(*map(with_a_dead_one, (forked, executed)), strict=True):
+            wait_until(lambda pids=(mine, theirs): look(pids[0]) == look(pids[1]),
+                       lambda pids=(mine, theirs): str(list(map(look, pids))))

@@ -15,6 +15,7 @@ the starter is not its private memory: tests that look there start with `execute
 (tests.support.proxy).
 """
 
+import asyncio
 import atexit
 import contextlib
 import ctypes
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
@@ -53,6 +55,8 @@ MODULES = ("cutthrough.supervisor.run", "cutthrough.worker.process",
 #: These need what may not be installed
 OPTIONAL = ("cutthrough.http2.transport", "uvloop")
 M_MMAP_THRESHOLD = -3                                   # malloc.h
+#: Of the starter itself
+PYTHONPATH: str | None = None
 
 
 class Started:
@@ -182,6 +186,8 @@ def complete(words: list[str], environ: Mapping[str, str], folder: str,
 
 def run(channel: socket.socket) -> int:
     """Forks until the other end is closed; a fork returns the program's status."""
+    global PYTHONPATH
+    PYTHONPATH = os.environ.get("PYTHONPATH")
     for name in (*PROGRAMS.values(), *MODULES):
         importlib.import_module(name)
     for name in OPTIONAL:
@@ -288,10 +294,12 @@ class Worker(BaseException):
 
 def serve(main: Callable[[], int]) -> int:
     """Runs the program, and in another process its early worker."""
-    from cutthrough.supervisor import early_worker
+    from cutthrough.supervisor import children, early_worker
     from cutthrough.worker.main import main as work
 
-    early_worker.spawn = fork_worker         # later workers are new processes
+    early_worker.spawn = fork_worker
+    if os.environ.get("PYTHONPATH") == PYTHONPATH:
+        children.start_process = fork_later_worker
     try:
         return main()
     except Worker as worker:
@@ -318,17 +326,63 @@ def fork_worker(channel: int) -> object:
     return Spawned(pid)
 
 
-def become_worker(fd: int, environ: dict[str, str]) -> None:
+def fork_later_worker(channel: socket.socket, inherited: tuple[int, ...]) -> object:
+    """As children.start_process."""
+    from cutthrough.process.environment import SIGNALS, worker_environment
+    from cutthrough.supervisor.early_worker import Spawned
+    from cutthrough.worker.main import main as work
+
+    environ = worker_environment()
+    fd = channel.fileno()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if pid:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if pid:
+        return Spawned(pid)
+    status = 1
+    try:
+        leave_supervisor()
+        become_worker(fd, environ, inherited)
+        status = work(fd)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        end(status)
+    return None
+
+
+def leave_supervisor() -> None:
+    """In a fork: nothing of the supervisor happens here, and no object of it is freed,
+    which could close a descriptor whose number is the worker's by then."""
+    gc.freeze()
+    atexit._clear()
+    asyncio._set_running_loop(None)
+    asyncio.set_event_loop(None)
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)       # as execve(2) has it
+
+
+def become_worker(fd: int, environ: dict[str, str], inherited: tuple[int, ...] = ()
+                  ) -> None:
     """Makes this process what the interpreter makes of the worker's command line."""
     from cutthrough.process import files
     from cutthrough.supervisor.early_worker import COMMAND
     from cutthrough.worker import main
 
     for name in os.listdir("/proc/self/fd"):
-        if int(name) not in (0, 1, 2, fd):
+        if int(name) not in (0, 1, 2, fd, *inherited):
             with contextlib.suppress(OSError):          # of the list itself
                 os.close(int(name))
-    os.set_inheritable(fd, True)                        # as pass_fds has it
+    for number in (fd, *inherited):
+        os.set_inheritable(number, True)                # as pass_fds has it
     os.environ.clear()
     os.environ.update(environ)
     del os.environ[files.VARIABLE]                      # read at the import
