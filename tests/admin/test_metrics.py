@@ -21,10 +21,11 @@ from cutthrough.session.model.counters import (
     Page,
     read_page,
 )
+from tests.support import starter
 from tests.support.admin import Operator
 from tests.support.client import CREDENTIALS, WRONG, Client, build_request
 from tests.support.origin import Origin, echo
-from tests.support.proxy import ROOT, Proxy
+from tests.support.proxy import ROOT, Proxy, clean_environment
 from tests.support.wait import wait_until
 
 NAME = re.compile(r"`cutthrough_(\w+)`")
@@ -168,8 +169,14 @@ def test_buckets_are_cumulative_and_in_seconds():
 
 # With a proxy
 
+@pytest.fixture(scope="module")
+def forks():
+    with starter.running(clean_environment(), str(ROOT)):
+        yield
+
+
 @pytest.fixture
-def proxy(tmp_path):
+def proxy(tmp_path, forks):
     path = tmp_path / "admin"
     with Proxy(tmp_path, "--admin", f"unix:{path}", "--workers", "2") as running:
         wait_until(path.exists, "the socket")

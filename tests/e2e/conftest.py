@@ -167,11 +167,8 @@ def loop_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def forks() -> Iterator[None]:
-    """Supervisors are forks of one process, if their command line can be a fork's."""
-    with contextlib.closing(starter.Starter(clean_environment(), str(ROOT))) as running:
-        starter.current = running
+    with starter.running(clean_environment(), str(ROOT)):
         yield
-        starter.current = None
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ helpers are new processes as ever.
 
 A fork cannot be given what the interpreter or the loader reads at its start: with such
 a variable, or by another command, a start is a new process (`can_fork`). So are those
-outside of tests/e2e. A fork enters the network of the thread that starts it. /proc
+outside of `running`. A fork enters the network of the thread that starts it. /proc
 shows the starter's command line and environment for a fork, and what a fork shares with
 the starter is not its private memory: tests that look there start with `executed=True`
 (tests.support.proxy).
@@ -33,7 +33,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -154,6 +154,17 @@ class Starter:
 
 #: The starter of this run; None: each start is a new process.
 current: Starter | None = None
+
+
+@contextlib.contextmanager
+def running(environ: Mapping[str, str], folder: str) -> Iterator[None]:
+    """Meanwhile supervisors are forks, if their command line can be a fork's."""
+    global current
+    with contextlib.closing(Starter(environ, folder)) as current:
+        try:
+            yield
+        finally:
+            current = None
 
 
 def start(words: list[str], environ: Mapping[str, str], folder: str,
