@@ -205,8 +205,12 @@ def test_a_loop_goes_on_whatever_its_tasks_raise(monkeypatch, caplog, name):
     tunnels; the thread of an embedded proxy, too, and leaving it hung."""
     monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
     loop = make_loop(name)[1]()
-    ends = [lambda: loop.create_task(leave(SystemExit(3))),
-            lambda: loop.create_task(leave(KeyboardInterrupt())),
+    tasks = []
+
+    def begin(error):
+        tasks.append(loop.create_task(leave(error)))
+
+    ends = [lambda: begin(SystemExit(3)), lambda: begin(KeyboardInterrupt()),
             lambda: loop.call_soon(sys.exit), loop.stop]
 
     async def main():
@@ -218,6 +222,7 @@ def test_a_loop_goes_on_whatever_its_tasks_raise(monkeypatch, caplog, name):
 
     assert drive(loop, main()) == 5
     assert caplog.text.count("goes on") == len(ends)
+    assert all(task.exception() for task in tasks)
     with pytest.raises(SystemExit):         # its own
         drive(loop, leave(SystemExit(3)))
     loop.close()
