@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.certificates import localhost
 from tests.support.client import AUTH, PASSWORD, USER
+from tests.support.inside import ALL, config
 from tests.support.intercepting import SERVERS
 from tests.support.origin import echo
 from tests.support.socks import NONE, SocksClient
@@ -134,6 +135,36 @@ def test_another_tunnel_ends_and_the_origin_gets_nothing(
     assert (record["kind"], record["status"]) == ("tunnel", 200)
     assert (record["bytes_up"], record["bytes_down"]) == (0, 0)
     assert not received
+
+
+@pytest.mark.parametrize("tls", ["refuse", "intercept", "intercept_http"])
+@pytest.mark.parametrize("data", [
+    b"\x16\x03\x01\x40\0\1\0\x50\0\3\3" + b"x" * 20000,      # larger than MOST_HELLO
+    b"\x16\x03\x01\0\x05hello", b"\x80\x2e\1\3\3" + b"x" * 50])  # SSL 2's ClientHello
+def test_tls_that_cannot_be_read_is_neither_opened_nor_passed(
+        keep_policy, dial, make_origin, tls, data):
+    """R53: a client with 75 names in ALPN reached each host unread, because servers of
+    TLS read longer ClientHellos than this program, and other bytes than TLS pass."""
+    received = []
+
+    def keep(conn):
+        while conn.fill():
+            received.append(conn.pending)
+
+    proxy = keep_policy(ALL.replace("intercept", tls), config())
+    client = tunnel(proxy, dial, make_origin(keep))
+    client.send(data)
+    assert rest_of(client) == BROKEN
+    assert proxy.wait_reason("protocol_denied")["tunnel_protocol"] == "unknown"
+    assert not received
+
+
+@pytest.mark.parametrize("tls", ["refuse", "intercept", "intercept_http"])
+@pytest.mark.parametrize("data", [b"\x16\x02\x01", b"\x80\0\2\3", b"\x80\0\1\2"])
+def test_what_is_not_tls_passes_a_rule_that_opens_or_refuses_it(
+        keep_policy, dial, make_origin, tls, data):
+    proxy = keep_policy(ALL.replace("intercept", tls), config())
+    assert_passes(tunnel(proxy, dial, make_origin(echo)), data + b"x" * 60)
 
 
 def test_early_bytes_wait_for_the_decision(start, make_origin, dial):

@@ -186,6 +186,23 @@ def test_a_clients_certificates_are_bounded(
     assert meet(server, peer).shake() == answer
 
 
+def test_no_compressed_certificate_is_asked_for(couple_of, tmp_path) -> None:
+    """They could not be counted (RFC 8879), and OpenSSL 3.2 and newer asks for them."""
+    server = origin(issue(ROOT, names=("localhost",)), tmp_path)
+    couple = couple_of(TlsClient(ca=ROOT.pem[0]), server, connects=True)
+    assert couple.end.shake() == "more"
+    hello = couple.peer.sock.recv(4096)
+    extensions = hello[5 + 4 + 2 + 32:]
+    extensions = extensions[1 + extensions[0]:]
+    extensions = extensions[2 + int.from_bytes(extensions[:2]):]
+    extensions = extensions[1 + extensions[0] + 2:]
+    numbers = []
+    while extensions:
+        numbers.append(int.from_bytes(extensions[:2]))
+        extensions = extensions[4 + int.from_bytes(extensions[2:4]):]
+    assert 43 in numbers and 27 not in numbers
+
+
 @pytest.mark.parametrize("kind", ["ec", "rsa2048"])
 def test_the_chain_of_an_intercepting_authority_is_sent(couple_of, kind) -> None:
     """Its key is of another kind than that of the leaves."""

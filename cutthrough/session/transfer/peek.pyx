@@ -26,9 +26,10 @@ from cutthrough.net.relay cimport is_holding, run_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, can_peek, take_error, try_peek, try_recv)
 from cutthrough.outcome cimport (
-    DESTINATION_DENIED, OK, OVERLOADED, PEEK_TIMEOUT, RECORDING_MISSED)
+    DESTINATION_DENIED, OK, OVERLOADED, PEEK_TIMEOUT, PROTOCOL_DENIED, RECORDING_MISSED)
 from cutthrough.policy.acl cimport REPLAYS
-from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
+from cutthrough.policy.first_bytes cimport (
+    ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED, TLS_PASSES)
 from cutthrough.session.judge.authorize cimport judge_opening, judge_server_name
 from cutthrough.session.judge.under_way cimport is_cut_meanwhile
 from cutthrough.session.model.broken cimport outcome_of_break, outcome_of_client
@@ -84,7 +85,7 @@ cdef int peek(Client c) except -1:
         protocol = UNKNOWN if n else SILENT
     if protocol == UNDECIDED:
         return 0                        # an event reports more bytes, or the deadline comes
-    if not judge_tunnel(c, protocol, n > 0 and data[0] == TLS_HANDSHAKE):
+    if not judge_tunnel(c, protocol, begins_tls(data, n)):
         return 0
     # The kernel reports a reset once, and the look has met it
     return deliver(c, outcome_of_origin(c, error), TO_CLIENT) if error else begin_relay(c)
@@ -151,9 +152,24 @@ cdef bint passes_by_hook(Client c) noexcept:
         c.request.stands_in or recording_of(c) == REPLAYS)
 
 
+cdef bint begins_tls(const char *data, size_t n) noexcept:
+    """A record of SSL 3 or TLS; or the ClientHello of SSL 2 (RFC 5246 appendix E.2), which OpenSSL's
+    and BoringSSL's servers still read, and answer by TLS 1.2."""
+    if n < 2 or not data[0] & 0x80:
+        return n > 1 and data[0] == TLS_HANDSHAKE and data[1] == 3
+    return n > 3 and data[2] == 1 and data[3] == 3
+
+
+cdef bint refuses_unread(Client c) noexcept:
+    """Whether the rule opens or refuses TLS, also of a ClientHello that was not read: it is longer than
+    MOST_HELLO, or the origin may be more lenient than we are."""
+    cdef int fate = c.snapshot.acl.tls_of(c.request.rule)
+    return fate == TLS_IS_REFUSED or (fate != TLS_PASSES and not passes_by_hook(c))
+
+
 cdef bint judge_tunnel(Client c, Protocol protocol, bint is_handshake) except -1:
     """False: it is no tunnel: it has ended, or is intercepted. `is_handshake`: the client's first
-    byte begins one of TLS, so that it reads an alert even if the rest is no ClientHello."""
+    bytes begin one of TLS, so that it reads an alert even if the rest is no ClientHello."""
     cdef bint judged = c.request.needs_opening
     cdef bint opens
     cdef int fate = 0
@@ -170,6 +186,8 @@ cdef bint judge_tunnel(Client c, Protocol protocol, bint is_handshake) except -1
         outcome = admit_again(c)
     if judged and protocol == TLS:
         fate = c.snapshot.acl.tls_of(c.request.rule)
+    elif outcome == OK and judged and is_handshake and refuses_unread(c):
+        outcome = PROTOCOL_DENIED
     opens = (fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED) and (
         not passes_by_hook(c))
     if outcome == OK and opens:
