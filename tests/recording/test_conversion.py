@@ -42,6 +42,19 @@ def test_a_stream_whose_last_chunk_has_come_is_whole():
         assert (answer.is_cut, answer.body) == (is_cut, b"data: 0\n\n")
 
 
+@pytest.mark.parametrize("field, body", [
+    ("Content-Length: 2", b"{}"),
+    ("Transfer-Encoding: chunked", b"2\r\n{}\r\n0\r\n\r\n")])
+def test_a_stream_that_is_left_may_answer_a_body(field, body):
+    """As those of chats do. The blank before the length made it differ from each body.
+    """
+    head = f"POST /x HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n"
+    one = make_recording(ended(
+        down=(b"data: 0\n\n",), up_head=head, up=body, up_bytes=len(body),
+        up_chunked="chunked" in field, **LEFT))
+    assert one.response.is_cut and one.request.body == b"{}"
+
+
 @pytest.mark.parametrize("more", [
     {"up_head": "POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\n", "up": b"half",
      "up_bytes": 4},
@@ -112,8 +125,21 @@ def test_a_call_may_be_answered_before_its_request_has_ended():
     for more in ({"asked": [len(cut)] * 3}, {"asked": None}):
         one = call(cut, **more)
         assert one.request.body == b"\0\0\0\0\x02ab" and places(one) == (7, 7, 7, 7)
-    with pytest.raises(NotRecordable, match="the request's last chunk is missing"):
+    with pytest.raises(NotRecordable, match="before the end of the request"):
         call(cut, CALL.replace("/grpc", "/json"))
+
+
+@pytest.mark.parametrize("field, up", [
+    ("Content-Length: 7", b""), ("Content-Length: 7", b"ab"),
+    ("Transfer-Encoding: chunked", b""),
+    ("Transfer-Encoding: chunked", b"2\r\nab\r\n")])
+def test_an_answer_before_the_end_of_its_request_is_no_recording(field, up):
+    """A 413 to an upload with Expect was the answer to an empty body from then on."""
+    head = f"PUT /x HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n"
+    early = ended("HTTP/1.1 413 Too Large\r\n\r\n", up_head=head, up=up,
+                  up_bytes=len(up), up_chunked="chunked" in field)
+    with pytest.raises(NotRecordable, match="before the end of the request"):
+        make_recording(early)
 
 
 RPC = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\n\r\n"

@@ -150,20 +150,21 @@ def _make(exchange: RingExchange, heads: HeadCache | None, cuts: str) -> Recordi
     is_silent = (is_rpc and cuts == "any" and exchange.is_unanswered
                  and exchange.reason in BY_CLIENT)
     _check_parts(exchange, is_silent)
-    up, places = exchange.up, None
+    places = None
     is_chunked = exchange.up_chunked or (
-        up != b"" and "chunked" in field_of(exchange.up_head, "transfer-encoding"))
+        "chunked" in field_of(exchange.up_head, "transfer-encoding"))
+    up, ended = join_chunks(exchange.up) if is_chunked else (
+        exchange.up, len(exchange.up) >= announced(exchange.up_head))
     head_at, asked_at = exchange.head_asked, exchange.asked
-    ended = True
-    if up and is_chunked:
-        up, ended = join_chunks(up)
     if is_rpc and (exchange.asked is not None or not ended):
         if asked_at is None:
             head_at = len(exchange.up)
             asked_at = [head_at] * len(exchange.down)
         up, places = find_places(exchange, {head_at, *asked_at}, is_chunked)
     elif not ended:
-        raise NotRecordable("the request's last chunk is missing")
+        raise NotRecordable("its answer came before the end of the request"
+                            if exchange.reason == "ok" else
+                            f"it ended as {exchange.reason}")
     status, reason, protocol, fields = (
         _NO_HEAD if is_silent else read_response(exchange.down_head, heads))
     left = exchange.reason != "ok"
@@ -207,6 +208,12 @@ def _make(exchange: RingExchange, heads: HeadCache | None, cuts: str) -> Recordi
         created_us=exchange.begun_us, owner=owner_of(exchange.user))
 
 
+def announced(head: str) -> int:
+    """The bytes of the body, by its Content-Length; 0: there is none."""
+    length = field_of(head, "content-length")
+    return int(length) if length.isdecimal() else 0
+
+
 def _check_parts(exchange: RingExchange, is_silent: bool) -> None:
     """Raises NotRecordable if a head, or a part of a body, is missing."""
     if exchange.reason != "ok" and not is_silent and (
@@ -226,10 +233,8 @@ def _judge_left(exchange: RingExchange, fields: Fields, cuts: str) -> None:
     """Raises NotRecordable if the answer is no stream, or if a secret might be in
     a part of it that is not found there."""
     is_stream = _kind(fields) in _STREAMS or is_call(exchange.up_head)
-    length = field_of(exchange.up_head, "content-length")
     if cuts == "none" or (cuts == "streams" and not is_stream) or (
-            find(fields, "content-length")) or (
-            length and length != str(len(exchange.up))):
+            find(fields, "content-length")):
         raise NotRecordable(f"it ended as {exchange.reason}")
     if find(fields, "content-encoding").lower() not in ("", "identity"):
         raise NotRecordable(
@@ -315,7 +320,7 @@ def _message(message: Passed, at_us: int) -> Message:
 def field_of(head: str, name: str) -> str:
     """In lower case."""
     pairs = [line.partition(":")[::2] for line in head.split("\r\n")[1:]]
-    return find(tuple(pairs), name).lower()
+    return find(tuple(pairs), name).strip().lower()
 
 
 def unframe(pieces: Iterable[tuple[int, bytes]]

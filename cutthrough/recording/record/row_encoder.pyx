@@ -27,7 +27,7 @@ from cutthrough.tape.texts cimport Text, is_ascii, latin1_of
 from cutthrough.recording.model.heads import read_request, read_response
 from cutthrough.recording.model.masking import repeats
 from cutthrough.recording.model.recording import find
-from cutthrough.recording.record.conversion import CONDITIONAL, field_of, unframe
+from cutthrough.recording.record.conversion import CONDITIONAL, announced, field_of, unframe
 
 cdef enum:
     # Bytes of a row beside its texts, and of a chunk beside its data: at most
@@ -47,7 +47,7 @@ cdef str TRAILERS = "trailers"
 cdef str UNDATED = "its begin is unknown"
 cdef str LINE = "an odd first line, or no ASCII"
 cdef str USER = "user information in its URL"
-cdef str CHUNKS = "chunks of the request that do not end"
+cdef str EARLY = "an answer before the end of its request"
 # Most of these are no recordings at all
 cdef str PART = "a part is missing"
 cdef str ENDED = "it did not end well"
@@ -67,9 +67,9 @@ cdef struct _Line:
 cdef class _EncodedHead:
     """A head that was read: redacted, as entries of a map in MessagePack."""
     cdef bytes entries
-    cdef int count
-    cdef int status
+    cdef int count, status
     cdef bint is_chunked, has_heads         # in its body
+    cdef uint64_t announced                 # bytes of a request's body
     cdef str coding                         # of a response
     cdef object echoes                      # of a request: values that its answer may repeat, or None
 
@@ -138,10 +138,12 @@ cdef class RowEncoder:
         request = self._request(exchange.up_text, n)
         if up and request.has_heads:
             return BODIES
-        if up and (exchange.up_chunked or request.is_chunked):
+        if exchange.up_chunked or request.is_chunked:
             up, ended = join_chunks(up)
             if not ended:
-                return CHUNKS
+                return EARLY
+        elif <uint64_t>PyBytes_GET_SIZE(up) < request.announced:
+            return EARLY
         if exchange.down_chunked:
             unframed = contents(exchange)
             if unframed is None:
@@ -223,6 +225,7 @@ cdef class RowEncoder:
             fields = read_request(text, "", "", 0).fields
             encoded = _EncodedHead.__new__(_EncodedHead)
             encoded.is_chunked = "chunked" in field_of(text, "transfer-encoding")
+            encoded.announced = announced(text)
             encoded.has_heads = has_heads(find(fields, "content-type"))
             encoded.echoes = self._masker.echoes(fields)
             fill_in(encoded, {"fields": self._masker.fields(fields)})
