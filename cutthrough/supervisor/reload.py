@@ -13,7 +13,8 @@ line follows at the end.
 
 A reload requested during the start, an upgrade or an attempt waits. The program that
 serves afterwards carries it out. An attempt whose new workers take their time gives way
-to the next request.
+to the next request, but not if that asks for the same: it would never be over if
+requests come faster than workers start.
 """
 
 import asyncio
@@ -54,6 +55,8 @@ from cutthrough.supervisor.upgrade import Successor
 # A worker prepares and applies a generation within two turns of its loop, and a new
 # worker starts in 0.2 s here. After this time the reload is reported as late
 LATE_S = 5.0
+# Between two looks at what a reload asks for that waits for an attempt
+LOOK_S = 0.5
 # Workers named in one line
 MOST_NAMED = 8
 
@@ -123,6 +126,7 @@ class Reloads:
         self._number = 1                     # of the newest generation, refused or not
         self._sent: list[Reload] = []        # committed, not in force; oldest first
         self._waiting: Reload | None = None
+        self._look: asyncio.TimerHandle | None = None
         self._watch = CertificateWatch(
             lambda: program.generation.config, self.reread_certificates)
         self._files = FileWatch(lambda: program.generation.config, self.request)
@@ -140,9 +144,9 @@ class Reloads:
             return reload
         if self._attempt is not None and not program.is_ending:
             self._waiting = reload
-            if self._attempt.is_overdue:
-                self._refuse("another one was requested before its new workers "
-                             "were ready")
+            if self._look is None:
+                self._look = asyncio.get_running_loop().call_later(
+                    LOOK_S, self._give_way)
             return reload
         self._waiting = None
         if not program.is_ending:
@@ -152,6 +156,27 @@ class Reloads:
         else:
             reload.end("passed", program.successor.reload())
         return reload
+
+    def _give_way(self) -> None:
+        """Looks if the waiting reload asks for another generation than the attempt."""
+        self._look = None
+        attempt = self._attempt
+        if attempt is None or self._waiting is None:
+            return
+        if attempt.is_overdue and not self._is_present(attempt.basis.generation):
+            self._refuse("another one was requested before its new workers were ready")
+        else:
+            self._look = asyncio.get_running_loop().call_later(LOOK_S, self._give_way)
+
+    def _is_present(self, generation: Generation) -> bool:
+        """Do the files have this? As good as that is a mistake in them, which the
+        waiting reload reports in its turn."""
+        try:
+            config, policy = self._program.sources.read()
+            return generation == complete(msgspec.structs.replace(
+                generation, config=config, policy=policy))
+        except Exception:
+            return True
 
     def reread_certificates(self) -> bool:
         """Applies the present content of TLS listeners' files alone; on any error
