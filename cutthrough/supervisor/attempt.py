@@ -5,7 +5,7 @@
 
 Running workers make what the generation needs and wait. If an option changed that is
 fixed when a worker starts, each slot gets a new worker, which opens everything and
-accepts nothing yet. A worker that does not answer holds nobody up: see PREPARE_S.
+accepts nothing yet. A worker that stands still holds nobody up: see PREPARE_S.
 """
 
 import asyncio
@@ -17,13 +17,16 @@ from cutthrough.config.config import Config
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say
 from cutthrough.process.channel import Commit, Discard, Prepare, Prepared
+from cutthrough.process.hang_watch import cpu_of
 from cutthrough.supervisor.children import Child, Slot, describe_exit
 from cutthrough.supervisor.listeners import Listeners, Opened
 from cutthrough.supervisor.replacements import Replacements
 
 # A running worker prepares a generation within a turn of its loop. One that has not
-# answered after this time is not waited for: it commits when it can, or is replaced
-PREPARE_S = 1.5
+# answered after this time, and has used no CPU time since the last look, is not waited
+# for: it commits when it can, or is replaced. On a busy host others need more time; as
+# much as new workers, or one that never ends would hold all reloads up
+PREPARE_S, MOST_LOOKS = 1.5, 20
 
 
 class AdminListener(Protocol):
@@ -73,6 +76,8 @@ class Attempt:
         self._waited_for: set[Child] = set()
         self._prepared: set[Child] = set()
         self._new: dict[Child, Slot] = {}
+        self._cpu: dict[Child, object] = {}  # used by those, at the last look
+        self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
         self.is_overdue = False              # PREPARE_S have passed
 
@@ -82,6 +87,7 @@ class Attempt:
         for child in self._program.children.values():
             if child.send(Prepare(self.number), (memory,)) and not child.retired:
                 self._waited_for.add(child)
+                self._cpu[child] = cpu_of(child.pid)
         if needs_new:
             slots = self._program.slots
             for index in range(self.basis.count):
@@ -89,9 +95,13 @@ class Attempt:
                 child = self._program.spawn(slot, self.basis)
                 self._new[child] = slot
                 self._waited_for.add(child)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(PREPARE_S, self._on_overdue)
-        loop.call_soon(self._check)          # there may be no worker to wait for
+        self._arm()
+        # There may be no worker to wait for
+        asyncio.get_running_loop().call_soon(self._check)
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(
+            PREPARE_S, self._on_overdue)
 
     def _check(self) -> None:
         if self._timer is not None and not self._waited_for:
@@ -99,7 +109,12 @@ class Attempt:
 
     def _on_overdue(self) -> None:
         self.is_overdue = True
-        self._waited_for &= self._new.keys()
+        self._looks += 1
+        self._arm()
+        for child in self._waited_for & self._cpu.keys():
+            before, self._cpu[child] = self._cpu[child], cpu_of(child.pid)
+            if self._cpu[child] == before or self._looks >= MOST_LOOKS:
+                self._waited_for.discard(child)
         self._check()
 
     def on_prepared(self, child: Child, message: Prepared) -> bool:
