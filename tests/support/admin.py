@@ -30,22 +30,22 @@ class Operator:
 
     def connection(self) -> http.client.HTTPConnection:
         port = self.where if isinstance(self.where, int) else 80
-        made = http.client.HTTPConnection(
+        connection = http.client.HTTPConnection(
             "127.0.0.1", port, timeout=self.seconds, source_address=(self.source, 0))
         if isinstance(self.where, str):
-            made.sock = socket.socket(socket.AF_UNIX)
-            made.sock.settimeout(self.seconds)
-            made.sock.connect(self.where)
-        return made
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.settimeout(self.seconds)
+            connection.sock.connect(self.where)
+        return connection
 
     def ask(self, method: str, path: str, **fields: str) -> tuple[int, str]:
-        made = self.connection()
+        connection = self.connection()
         try:
-            made.request(method, path, headers=fields)
-            answer = made.getresponse()
+            connection.request(method, path, headers=fields)
+            answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:
-            made.close()
+            connection.close()
 
     def get(self, path: str) -> str:
         status, text = self.ask("GET", path)
@@ -75,8 +75,8 @@ class Operator:
 
 def operator_of(proxy: Proxy) -> Operator:
     """A client of the admin listener of `DOOR`."""
-    told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
-    return Operator(int(told[-1]))
+    ports = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
+    return Operator(int(ports[-1]))
 
 
 def administered(opened: contextlib.ExitStack, directory: Path, loop: str,
@@ -90,10 +90,10 @@ def administered(opened: contextlib.ExitStack, directory: Path, loop: str,
 
 def some_tunnels(proxy: Proxy, origin: Origin, dial, count: int) -> list[Client]:
     """Opens tunnels to an echoing origin, and sends five bytes through each."""
-    made = []
+    tunnels = []
     for _ in range(count):
         tunnel = dial(proxy).tunnel(origin.authority)
         tunnel.send(b"hello")
         assert tunnel.read_exact(5) == b"hello"
-        made.append(tunnel)
-    return made
+        tunnels.append(tunnel)
+    return tunnels

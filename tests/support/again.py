@@ -19,12 +19,12 @@ MOST = 5
 
 def note_failures(file: Path, failed: list[str]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(f"{one}\n" for one in failed))
+    file.write_text("".join(f"{test}\n" for test in failed))
 
 
 def main() -> int | str:
     noted = sorted(FAILURES.glob("*"))
-    failed = [test for one in noted for test in one.read_text().splitlines()]
+    failed = [test for file in noted for test in file.read_text().splitlines()]
     if not failed:
         return 0
     listed = "\n  ".join(failed)

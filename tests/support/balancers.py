@@ -137,7 +137,7 @@ class Ipvs(Balancer):
         """keepalived waits for as long as 5 s in close(2) until a host has acknowledged
         the end of a check's connection (SO_LINGER, its socket_bind_connect). A check
         takes milliseconds, but on an emulated machine a great part of the time."""
-        far = f"{address_word(host.address)}:{ADMIN_PORT:04X}"
+        other = f"{address_word(host.address)}:{ADMIN_PORT:04X}"
 
         def checks() -> dict[str, bool]:
             """By the director's port: is the check's connection open? A check may come
@@ -148,8 +148,8 @@ class Ipvs(Balancer):
                     table = Path("/proc/thread-self/net/tcp").read_text()
                 for row in table.splitlines()[1:]:
                     _, local, remote, state, *_ = row.split()
-                    if far in (local, remote) and state != LISTEN:
-                        port = remote if local == far else local
+                    if other in (local, remote) and state != LISTEN:
+                        port = remote if local == other else local
                         opened[port] = opened.get(port, False) or state != TIME_WAIT
             return opened
 

@@ -21,14 +21,14 @@ class Desk:
         self._fields = fields
 
     def ask(self, method: str, path: str, content=None) -> tuple[int, str]:
-        made = self.operator.connection()
+        connection = self.operator.connection()
         try:
-            made.request(method, path, None if content is None
+            connection.request(method, path, None if content is None
                          else json.dumps(content), self._fields)
-            answer = made.getresponse()
+            answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:
-            made.close()
+            connection.close()
 
     def arm(self, seconds: float = 60.0, **chosen: list[str]) -> None:
         status, text = self.ask("POST", "/breakpoints/armed",
@@ -47,10 +47,11 @@ class Desk:
         return self.state()["held"]
 
     def wait_one(self, side: str, body: str | None = None) -> dict:
-        def found() -> dict | None:
-            return next((one for one in self.state()["held"] if one["side"] == side
-                         and body in (None, one["body"])), None)
-        return wait_until(found, lambda: f"{side}: {self.state()}")
+        def held() -> dict | None:
+            return next((
+                message for message in self.state()["held"]
+                if message["side"] == side and body in (None, message["body"])), None)
+        return wait_until(held, lambda: f"{side}: {self.state()}")
 
     def show(self, held: dict) -> dict:
         status, text = self.ask("GET", f"/breakpoints/{held['id']}")
@@ -69,8 +70,8 @@ class Desk:
 
     def counts(self) -> dict[str, float]:
         """Returns the number of messages by result. Workers write it once a second."""
-        found = self.operator.metrics()
-        return {name: found[f'breakpoints_total{{result="{name}"}}'] for name in (
+        metrics = self.operator.metrics()
+        return {name: metrics[f'breakpoints_total{{result="{name}"}}'] for name in (
             "held", "edited", "passed", "aborted", "expired", "skipped")}
 
     def wait_counts(self, **wanted: int) -> None:

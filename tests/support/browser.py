@@ -35,8 +35,8 @@ def texts_of(node: dict[str, Any], is_inside: bool) -> Iterator[str]:
     """The texts below a node; outside of frames only the texts of frames."""
     if is_inside and node["nodeName"] == "#text":
         yield node["nodeValue"]
-    for one in node.get("children", ()):
-        yield from texts_of(one, is_inside)
+    for child in node.get("children", ()):
+        yield from texts_of(child, is_inside)
     if "contentDocument" in node:
         yield from texts_of(node["contentDocument"], True)
 
@@ -106,9 +106,9 @@ class Browser:
 
     def _attach(self, **where: str) -> None:
         """Opens the page."""
-        made = self.send("Target.createTarget", url="about:blank", **where)
+        target = self.send("Target.createTarget", url="about:blank", **where)
         self._session = self.send("Target.attachToTarget", flatten=True,
-                                  targetId=made["targetId"])["sessionId"]
+                                  targetId=target["targetId"])["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
@@ -147,21 +147,21 @@ class Browser:
                 return heard["result"]
             self._note(heard.get("method", ""), heard.get("params", {}))
 
-    def _note(self, method: str, told: dict[str, Any]) -> None:
+    def _note(self, method: str, event: dict[str, Any]) -> None:
         if method == "Runtime.exceptionThrown":
-            self.faults.append(json.dumps(told["exceptionDetails"]))
-        elif method == "Log.entryAdded" and told["entry"]["level"] == "error":
-            self.faults.append(json.dumps(told["entry"]))
-        elif method == "Runtime.consoleAPICalled" and told["type"] == "error":
-            self.faults.append(json.dumps(told["args"]))
+            self.faults.append(json.dumps(event["exceptionDetails"]))
+        elif method == "Log.entryAdded" and event["entry"]["level"] == "error":
+            self.faults.append(json.dumps(event["entry"]))
+        elif method == "Runtime.consoleAPICalled" and event["type"] == "error":
+            self.faults.append(json.dumps(event["args"]))
         elif method == "Network.requestWillBeSent":
-            self.requested.append(told["request"]["url"])
+            self.requested.append(event["request"]["url"])
         elif method == "Page.fileChooserOpened":
-            self._chooser = told["backendNodeId"]
+            self._chooser = event["backendNodeId"]
         elif method == "Fetch.requestPaused":
-            self._post("Fetch.continueRequest", requestId=told["requestId"])
+            self._post("Fetch.continueRequest", requestId=event["requestId"])
         elif method == "Fetch.authRequired":
-            self._post("Fetch.continueWithAuth", requestId=told["requestId"],
+            self._post("Fetch.continueWithAuth", requestId=event["requestId"],
                        authChallengeResponse=self._credentials)
 
     def log_in(self, user: str, password: str) -> None:
@@ -196,7 +196,7 @@ class Browser:
         """The text of the page's frames, also if they have a process of their own."""
         own, texts = self._session, []
         known = self.send("Target.getTargets")["targetInfos"]
-        frames = [one["targetId"] for one in known if one["type"] == "iframe"]
+        frames = [target["targetId"] for target in known if target["type"] == "iframe"]
         try:
             for target in (None, *frames):
                 if target is not None:

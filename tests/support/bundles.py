@@ -126,9 +126,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         server = self.server
         content, mode = server.content, server.mode
         etag = f'"{hash(content)}"' if server.has_etags else ""
-        given = self.headers.get("If-None-Match", "")
-        status = 304 if given and given == etag else 200 if content else 404
-        server.seen.append(Seen(given, self.headers.get("Authorization", ""), status))
+        tag = self.headers.get("If-None-Match", "")
+        status = 304 if tag and tag == etag else 200 if content else 404
+        server.seen.append(Seen(tag, self.headers.get("Authorization", ""), status))
         if mode == "silent":
             server.over.wait()
             return

@@ -46,16 +46,17 @@ def rows(database: Path) -> list[sqlite3.Row]:
 
 
 def wait_rows(database: Path, n: int = 1) -> list[sqlite3.Row]:
-    return wait_until(lambda: len(found := rows(database)) >= n and found,
+    return wait_until(lambda: len(flows := rows(database)) >= n and flows,
                       lambda: f"{n} rows: {[dict(row) for row in rows(database)]}")
 
 
 def writers(proxy) -> list[psutil.Process]:
-    return [one for one in proxy.workers() if SEEN.search(command_of(one))]
+    return [process for process in proxy.workers() if SEEN.search(command_of(process))]
 
 
 def writer(proxy) -> psutil.Process:
-    return wait_until(lambda: (found := writers(proxy)) and found[0], "a writer")
+    return wait_until(
+        lambda: (processes := writers(proxy)) and processes[0], "a writer")
 
 
 def flows(database: Path, *words: str, **environ: str):

@@ -59,9 +59,9 @@ class Authority:
         """`names` as in subjectAltName: DNS:a.example, URI:spiffe://…; none: no names.
         """
         self.count += 1
-        made = Made(*(self.folder / f"{self.count}.{end}" for end in ("pem", "key")))
+        leaf = Made(*(self.folder / f"{self.count}.{end}" for end in ("pem", "key")))
         request = self.folder / f"{self.count}.csr"
-        openssl("req", *new_key(kind, made.key), "-out", str(request),
+        openssl("req", *new_key(kind, leaf.key), "-out", str(request),
                 "-subj", subject or f"/CN=subject {self.count}")
         extension = self.folder / f"{self.count}.ext"
         extension.write_text(
@@ -69,30 +69,30 @@ class Authority:
             else "keyUsage=digitalSignature\n")
         openssl("x509", "-req", "-in", str(request), "-CA", str(self.own.certificate),
                 "-CAkey", str(self.own.key), "-CAcreateserial", "-days", "30",
-                "-extfile", str(extension), "-out", str(made.certificate))
-        made.key.chmod(0o600)
+                "-extfile", str(extension), "-out", str(leaf.certificate))
+        leaf.key.chmod(0o600)
         if days != 30:
-            end_in(days, made.certificate, self.own.key)
-        return made
+            end_in(days, leaf.certificate, self.own.key)
+        return leaf
 
     def issue(self, name: str) -> "Authority":
         """An authority below this one."""
-        made = Authority(name)
-        extension = made.folder / "own.ext"
+        authority = Authority(name)
+        extension = authority.folder / "own.ext"
         extension.write_text("basicConstraints=critical,CA:TRUE\n")
-        openssl("x509", "-in", str(made.own.certificate), "-x509toreq", "-signkey",
-                str(made.own.key), "-out", str(made.folder / "own.csr"))
-        openssl("x509", "-req", "-in", str(made.folder / "own.csr"),
+        openssl("x509", "-in", str(authority.own.certificate), "-x509toreq", "-signkey",
+                str(authority.own.key), "-out", str(authority.folder / "own.csr"))
+        openssl("x509", "-req", "-in", str(authority.folder / "own.csr"),
                 "-CA", str(self.own.certificate), "-CAkey", str(self.own.key),
                 "-CAcreateserial", "-days", "30", "-extfile", str(extension), "-out",
-                str(made.own.certificate))
-        return made
+                str(authority.own.certificate))
+        return authority
 
-    def revoke(self, *made: Made) -> Path:
+    def revoke(self, *leaves: Made) -> Path:
         """Returns the list of revoked certificates after these were added."""
         common = ("ca", "-config", str(self.folder / "ca.cnf"))
-        for one in made:
-            openssl(*common, "-revoke", str(one.certificate))
+        for leaf in leaves:
+            openssl(*common, "-revoke", str(leaf.certificate))
         path = self.folder / "crl.pem"
         openssl(*common, "-gencrl", "-out", str(path))
         return path

@@ -12,8 +12,8 @@ KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
 
 def accept_of(key):
-    found = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode())
-    return base64.b64encode(found.digest())
+    digest = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode())
+    return base64.b64encode(digest.digest())
 
 
 def frame(code, data=b"", mask=True):
@@ -48,6 +48,6 @@ def expect(client, code, data):
 
 def expect_reason(client, reason):
     """A close with the reason, and with nothing of the recording (R74)."""
-    told = client.read_exact(client.read_exact(2)[1])
+    close = client.read_exact(client.read_exact(2)[1])
     number = rb" \(request \d+-\d+\)"
-    assert re.fullmatch((1008).to_bytes(2) + reason + number, told), told
+    assert re.fullmatch((1008).to_bytes(2) + reason + number, close), close

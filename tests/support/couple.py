@@ -58,11 +58,11 @@ class Peer:
     def recv(self, n: int = 1 << 20) -> bytes:
         """Everything that has come."""
         self.step()
-        found = bytearray()
+        answer = bytearray()
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             while data := self.tls.read(n):
-                found += data
-        return bytes(found)
+                answer += data
+        return bytes(answer)
 
 
 class Couple:

@@ -163,21 +163,21 @@ class NameServer:
         name, kind, question = read_question(query)
         if kind == A:
             self.asked.append(name)
-        found = self.zone.get(name, NXDOMAIN)
-        if isinstance(found, str):
-            found = Reply((found,))
-        elif isinstance(found, int):
-            found = Reply(code=found)
-        if found is None or kind in found.silent:
+        reply = self.zone.get(name, NXDOMAIN)
+        if isinstance(reply, str):
+            reply = Reply((reply,))
+        elif isinstance(reply, int):
+            reply = Reply(code=reply)
+        if reply is None or kind in reply.silent:
             return None
-        if found.garbage:
-            return query[:2] + found.garbage
-        answer, authority = build_records(name, kind, found)
-        flags = 0x8180 | found.code  # a response, recursion desired and available
-        if found.validated and wants_validation(query):
+        if reply.garbage:
+            return query[:2] + reply.garbage
+        answer, authority = build_records(name, kind, reply)
+        flags = 0x8180 | reply.code  # a response, recursion desired and available
+        if reply.validated and wants_validation(query):
             flags |= 0x20
         body = b"".join((question, *answer, *authority))
-        if 12 + len(body) > most or (found.truncated and most == MOST_UDP):
+        if 12 + len(body) > most or (reply.truncated and most == MOST_UDP):
             answer, authority, body, flags = [], [], question, flags | 0x200
         counts = struct.pack("!HHHHH", flags, 1, len(answer), len(authority), 0)
         return query[:2] + counts + body

@@ -26,15 +26,16 @@ def export(folder, form, *documents, version=2):
 
     (folder / "recordings").mkdir(parents=True)
     names = []
-    for at, one in enumerate(documents):
-        names.append(f"recordings/{at + 1:04}-get-a-id{one['id']}.{form}")
-        write(folder / names[-1], one)
+    for at, document in enumerate(documents):
+        names.append(f"recordings/{at + 1:04}-get-a-id{document['id']}.{form}")
+        write(folder / names[-1], document)
     write(folder / f"index.{form}", {
         "version": version, "session": "default", "format": form,
         "exported_at_unix_ms": 1_767_066_000_123, "recordings": [
-            {"id": one["id"], "file": name, "request_method": one["request_method"],
-             "request_uri": one["request_uri"],
-             "response_status": one["response_status"],
-             "created_at_unix_ms": one["created_at_unix_ms"]}
-            for one, name in zip(documents, names, strict=True)]})
+            {"id": document["id"], "file": name,
+             "request_method": document["request_method"],
+             "request_uri": document["request_uri"],
+             "response_status": document["response_status"],
+             "created_at_unix_ms": document["created_at_unix_ms"]}
+            for document, name in zip(documents, names, strict=True)]})
     return folder

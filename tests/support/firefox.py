@@ -93,8 +93,8 @@ class Firefox:
         return (self._directory / "said").read_text(errors="replace")
 
     def _address(self) -> str:
-        found = re.search(r"WebDriver BiDi listening on (\S+)\n", self._said())
-        return found[1] if found else ""
+        address = re.search(r"WebDriver BiDi listening on (\S+)\n", self._said())
+        return address[1] if address else ""
 
     def __enter__(self) -> "Firefox":
         return self
@@ -120,27 +120,27 @@ class Firefox:
                 return heard["result"]
 
     def _contexts(self) -> list[str]:
-        return [one["context"]
-                for one in self.send("browsingContext.getTree")["contexts"]]
+        return [tree["context"]
+                for tree in self.send("browsingContext.getTree")["contexts"]]
 
     def visit(self, url: str) -> str:
         try:
             self.send("browsingContext.navigate", context=self._context, url=url,
                       wait="complete")
         except CommandError as error:
-            found = re.search(r"NS_ERROR_\w+", str(error))
-            name = found[0] if found else str(error)
+            error_name = re.search(r"NS_ERROR_\w+", str(error))
+            name = error_name[0] if error_name else str(error)
             if name == "NS_ERROR_GENERATE_FAILURE":     # of TLS: the page has the code
                 return self.run("document.getNetErrorInfo().errorCodeString")
             return name
         return ""
 
     def run(self, script: str) -> Any:
-        found = self.send(
+        evaluation = self.send(
             "script.evaluate", target={"context": self._context}, awaitPromise=True,
             expression=f"(async () => JSON.stringify(await ({script})))()")
-        assert found["type"] == "success", found
-        return json.loads(found["result"].get("value", "null"))
+        assert evaluation["type"] == "success", evaluation
+        return json.loads(evaluation["result"].get("value", "null"))
 
     def run_inside(self, script: str) -> Any:
         """Runs it with the rights of Firefox's own code, if the flag

@@ -49,8 +49,8 @@ class Member:
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
-        told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
-        self.operator = Operator(int(told[-1]))
+        ports = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
+        self.operator = Operator(int(ports[-1]))
 
     def metric(self, name: str) -> float:
         return self.operator.metrics()[f"fleet_{name}"]

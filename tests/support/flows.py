@@ -89,10 +89,10 @@ def get(operator, path, method="GET", body=None, **fields):
     """Status, fields and content, as bytes."""
     connection = operator.connection()
     connection.request(method, path, body, AUTHORIZED | fields)
-    found = connection.getresponse()
-    content = found.read()
+    answer = connection.getresponse()
+    content = answer.read()
     connection.close()
-    return found.status, found.headers, content
+    return answer.status, answer.headers, content
 
 
 def listed(operator, query=""):

@@ -35,11 +35,11 @@ class Service(grpc.GenericRpcHandler):
             yield str(n).encode()
 
     def sum(self, requests: Iterator[bytes], context) -> bytes:
-        return str(sum(len(one) for one in requests)).encode()
+        return str(sum(len(message) for message in requests)).encode()
 
     def talk(self, requests: Iterator[bytes], context) -> Iterator[bytes]:
-        for one in requests:
-            yield one[::-1]
+        for message in requests:
+            yield message[::-1]
 
     def fail(self, request: bytes, context) -> bytes:
         context.abort(grpc.StatusCode.NOT_FOUND, "no such thing: 100 %\u2026")

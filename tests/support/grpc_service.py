@@ -37,15 +37,15 @@ class Service(grpc.GenericRpcHandler):
 
     def talk(self, requests: Iterator[bytes], context) -> Iterator[bytes]:
         context.set_trailing_metadata((("x-seen", "a trailer"),))
-        for one in requests:
-            yield from (one.upper(), one[::-1])
+        for message in requests:
+            yield from (message.upper(), message[::-1])
 
     def greet(self, requests: Iterator[bytes], context) -> Iterator[bytes]:
         yield b"welcome"
         yield from requests
 
     def sum(self, requests: Iterator[bytes], context) -> bytes:
-        return str(sum(len(one) for one in requests)).encode()
+        return str(sum(len(message) for message in requests)).encode()
 
     def first(self, requests: Iterator[bytes], context) -> bytes:
         if next(requests) == b"bad":
@@ -72,13 +72,13 @@ class Service(grpc.GenericRpcHandler):
 @pytest.fixture
 def server():
     service = Service()
-    made = grpc.server(ThreadPoolExecutor(8), handlers=(service,))
+    server = grpc.server(ThreadPoolExecutor(8), handlers=(service,))
     chain, key = certificate().pem
-    port = made.add_secure_port(
+    port = server.add_secure_port(
         "127.0.0.1:0", grpc.ssl_server_credentials([(key, chain)]))
-    made.start()
+    server.start()
     yield port, service
-    made.stop(0).wait(S)
+    server.stop(0).wait(S)
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ def channel(proxy, server):
     with grpc.secure_channel(
             f"a.example:{server[0]}", grpc.ssl_channel_credentials(trust), options=[
                 ("grpc.http_proxy", proxy.url), ("grpc.enable_retries", 0),
-                ("grpc.use_local_subchannel_pool", 1)]) as made:
-        yield made
+                ("grpc.use_local_subchannel_pool", 1)]) as channel:
+        yield channel
 
 
 @pytest.fixture
@@ -138,8 +138,8 @@ class Talk:
 
 
 def talk(channel, *messages):
-    one = Talk(channel)
-    return [one.ask(message) for message in messages], one.end()
+    talk = Talk(channel)
+    return [talk.ask(message) for message in messages], talk.end()
 
 
 def error_of(call):

@@ -201,10 +201,10 @@ def linked(kind: type[N], name: str, address: str, front: int) -> Iterator[N]:
 
 @contextlib.contextmanager
 def store(directory: Path, front: int) -> Iterator[Store]:
-    with linked(Store, "store", STORE, front) as made:
-        redis = made.start(directory / "redis")
+    with linked(Store, "store", STORE, front) as store:
+        redis = store.start(directory / "redis")
         try:
-            yield made
+            yield store
         finally:
             redis.close()
 

@@ -46,5 +46,5 @@ class Inner:
 
     def cassette(self, name: str) -> list[str]:
         """The files of a cassette, but for the manifest."""
-        return sorted(one.name for one in (self.folder / "cassettes" / name).iterdir()
-                      if one.name != "manifest.json")
+        return sorted(file.name for file in (self.folder / "cassettes" / name).iterdir()
+                      if file.name != "manifest.json")

@@ -39,16 +39,16 @@ async def served(*words, environ=None):
         yield client
 
 
-async def ask(client, name, **given):
+async def ask(client, name, **arguments):
     """The object of a result, behind the block that marks it as untrusted."""
-    result = await client.call_tool(name, given)
+    result = await client.call_tool(name, arguments)
     assert not result.is_error, result.content
-    mark, found = result.content
+    mark, text = result.content
     assert mark.text == UNTRUSTED
-    return json.loads(found.text)
+    return json.loads(text.text)
 
 
-async def refusal(client, name, **given):
-    result = await client.call_tool(name, given)
+async def refusal(client, name, **arguments):
+    result = await client.call_tool(name, arguments)
     assert result.is_error
     return result.content[0].text

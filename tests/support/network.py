@@ -99,8 +99,8 @@ def is_alone() -> bool:
 
 
 def _flags(sock: socket.socket, name: str) -> int:
-    asked = IFREQ.pack(name.encode(), 0)
-    return IFREQ.unpack(fcntl.ioctl(sock, SIOCGIFFLAGS, asked))[1]
+    request = IFREQ.pack(name.encode(), 0)
+    return IFREQ.unpack(fcntl.ioctl(sock, SIOCGIFFLAGS, request))[1]
 
 
 def raise_loopback() -> None:

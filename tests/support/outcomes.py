@@ -14,19 +14,19 @@ PARTS = Path(__file__).resolve().parents[2] / "build" / "outcomes"
 SCRIPTED = PARTS / "scripted"
 
 
-def missing(seen: Iterable[str]) -> list[str]:
-    found = set(seen)
-    return [row.label for row in TABLE if row.label not in found]
+def missing(labels: Iterable[str]) -> list[str]:
+    reached = set(labels)
+    return [row.label for row in TABLE if row.label not in reached]
 
 
-def write_part(part: int, of: int, seen: Iterable[str]) -> None:
+def write_part(part: int, of: int, labels: Iterable[str]) -> None:
     PARTS.mkdir(parents=True, exist_ok=True)
-    (PARTS / f"{part}-of-{of}").write_text("\n".join(seen))
+    (PARTS / f"{part}-of-{of}").write_text("\n".join(labels))
 
 
-def write_scripted(seen: Iterable[str]) -> None:
+def write_scripted(labels: Iterable[str]) -> None:
     PARTS.mkdir(parents=True, exist_ok=True)
-    SCRIPTED.write_text("\n".join(seen))
+    SCRIPTED.write_text("\n".join(labels))
 
 
 def scripted() -> list[str]:

@@ -16,5 +16,6 @@ def used(proxy, client_of, n: int, target: str = "127.0.0.1:4711",
     host, port = target.split(":")
     for i in range(n):
         client_of(proxy).tunnel(f"{host}:{int(port) + i * step}").close()
-    records = sorted(proxy.wait_log(n), key=lambda one: int(one["id"].split("-")[1]))
-    return [one.get("parent") for one in records]
+    records = sorted(
+        proxy.wait_log(n), key=lambda record: int(record["id"].split("-")[1]))
+    return [record.get("parent") for record in records]

@@ -120,9 +120,9 @@ class Postgres:
         """To the process of each connection too."""
         if self.process is None:
             return
-        for one in children_of(self.process.pid):
+        for child in children_of(self.process.pid):
             with contextlib.suppress(psutil.NoSuchProcess):
-                one.send_signal(number)
+                child.send_signal(number)
         self.process.send_signal(number)
 
     def kill(self) -> None:

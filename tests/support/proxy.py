@@ -39,12 +39,12 @@ seen_labels: set[str] = set()
 
 def clean_environment(**more: str) -> dict[str, str]:
     """Returns the environment without variables that configure a proxy or a client."""
-    kept = {
+    options = {
         key: value
         for key, value in os.environ.items()
         if not key.startswith("CUTTHROUGH_") and not key.lower().endswith("_proxy")
     }
-    return {**kept, **more}
+    return {**options, **more}
 
 
 def fd_kinds(pid: int) -> Counter[str]:
@@ -154,9 +154,9 @@ class Proxy:
 
     def hup(self) -> str:
         """Reloads; returns the line that reports the reload."""
-        seen = len(RELOADED.findall(self.stderr()))
+        before = len(RELOADED.findall(self.stderr()))
         self.signal(signal.SIGHUP)
-        wait_until(lambda: len(RELOADED.findall(self.stderr())) > seen, self.stderr)
+        wait_until(lambda: len(RELOADED.findall(self.stderr())) > before, self.stderr)
         return RELOADED.findall(self.stderr())[-1]
 
     # -- clients
@@ -195,7 +195,7 @@ class Proxy:
     def wait_log(self, n: int = 1, **wanted: object) -> list[dict]:
         """Waits for n records with these values, and returns them."""
         return wait_until(
-            lambda: len(found := self.log(**wanted)) >= n and found,
+            lambda: len(records := self.log(**wanted)) >= n and records,
             lambda: f"{n} log records with {wanted}: {self.lines()}",
         )
 

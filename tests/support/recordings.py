@@ -75,9 +75,9 @@ def without_secrets(head):
 
 def writer(proxy):
     def find():
-        return [one for one in proxy.workers()
-                if "cutthrough.recording.record.writer" in one.cmdline()]
-    return wait_until(lambda: (found := find()) and found[0], "a writer")
+        return [process for process in proxy.workers()
+                if "cutthrough.recording.record.writer" in process.cmdline()]
+    return wait_until(lambda: (processes := find()) and processes[0], "a writer")
 
 
 def tell_who(conn):

@@ -17,6 +17,6 @@ def ask(operator, method, path, content=None):
 
 
 def get(operator, path):
-    status, found = ask(operator, "GET", path)
-    assert status == 200, found
-    return found
+    status, answer = ask(operator, "GET", path)
+    assert status == 200, answer
+    return answer

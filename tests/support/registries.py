@@ -42,15 +42,15 @@ def make_pip_index(root: Path, data: bytes) -> None:
 def make_npm_registry(root: Path, url: str, data: bytes) -> None:
     """/npm; `url` is that of `root`."""
     (root / "npm").mkdir()
-    made, version = io.BytesIO(), {"name": NAME, "version": "1.0.0"}
-    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+    packed, version = io.BytesIO(), {"name": NAME, "version": "1.0.0"}
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name, content in (("package.json", json.dumps(version).encode()),
                               ("data", data)):
             entry = tarfile.TarInfo(f"package/{name}")
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    (root / "npm" / f"{NAME}.tgz").write_bytes(made.getvalue())
-    digest = base64.b64encode(hashlib.sha512(made.getvalue()).digest()).decode()
+    (root / "npm" / f"{NAME}.tgz").write_bytes(packed.getvalue())
+    digest = base64.b64encode(hashlib.sha512(packed.getvalue()).digest()).decode()
     dist = {"tarball": f"{url}/npm/{NAME}.tgz", "integrity": f"sha512-{digest}"}
     (root / "npm" / NAME).write_text(json.dumps({
         "name": NAME, "dist-tags": {"latest": "1.0.0"},
@@ -69,11 +69,11 @@ def make_apt_repository(root: Path, data: bytes) -> bytes:
     path = folder / f"{NAME}_1.0_all.deb"
     subprocess.run(["dpkg-deb", "--build", "-Znone", str(tree), str(path)], check=True,
                    capture_output=True, timeout=60)
-    made = path.read_bytes()
+    package = path.read_bytes()
     (folder / "Packages").write_text(
-        f"{control}Filename: ./{path.name}\nSize: {len(made)}\n"
-        f"SHA256: {hashlib.sha256(made).hexdigest()}\n")
-    return made
+        f"{control}Filename: ./{path.name}\nSize: {len(package)}\n"
+        f"SHA256: {hashlib.sha256(package).hexdigest()}\n")
+    return package
 
 
 def make_apt_home(home: Path, source: str, proxy: str, authority: Path) -> str:

@@ -16,10 +16,10 @@ from tests.support.certificates import TlsSocket
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        one = socket.create_connection(server.getsockname(), timeout=5)
+        client = socket.create_connection(server.getsockname(), timeout=5)
         other, _ = server.accept()
     other.settimeout(5)
-    return one, other
+    return client, other
 
 
 class Way:
@@ -34,8 +34,8 @@ class Way:
 
     def close(self) -> None:
         self.pump.stop()
-        for one in (self.client, self.inlet, self.outlet, self.origin):
-            one.close()
+        for sock in (self.client, self.inlet, self.outlet, self.origin):
+            sock.close()
 
 
 class TlsWay(Way):
@@ -50,7 +50,7 @@ class TlsWay(Way):
         self.pump = OneWay(self.inlet.fileno(), self.outlet.fileno(), left, splice,
                            transport=TLS, context=context)
         with ThreadPoolExecutor(2) as pool:
-            ends = [pool.submit(TlsSocket, one) for one in (client, origin)]
+            ends = [pool.submit(TlsSocket, sock) for sock in (client, origin)]
             while not self.pump.shake():
                 pass
             self.client, self.origin = (end.result() for end in ends)
@@ -58,15 +58,15 @@ class TlsWay(Way):
 
 @pytest.fixture
 def make_way() -> Iterator[Callable[..., Way]]:
-    made: list[Way] = []
+    ways: list[Way] = []
 
     def make(left: int = -1, splice: bool = True) -> Way:
-        made.append(Way(left, splice))
-        return made[-1]
+        ways.append(Way(left, splice))
+        return ways[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for way in ways:
+        way.close()
     pipes.close_free()
     assert buffers.stats()["copy_blocks"] == buffers.stats()["head_blocks"] == 0
     assert pipes.stats()["in_use"] == 0

@@ -21,10 +21,10 @@ def keep_to_python() -> None:
     def start(self: Any, args: Any, *more: Any, **keywords: Any) -> None:
         words = [args] if isinstance(args, str | bytes | os.PathLike) else args
         if not any(ours in os.fsdecode(word) for word in words):
-            given = keywords.get("env")
-            given = os.environ if given is None else given
+            environment = keywords.get("env")
+            environment = os.environ if environment is None else environment
             keywords["env"] = {
-                name: given[name] for name in given if name != "LD_PRELOAD"}
+                name: environment[name] for name in environment if name != "LD_PRELOAD"}
         begin(self, args, *more, **keywords)
 
     # Ignored: to mypy each exchange of a method is a mistake; here it is the aim

@@ -112,7 +112,7 @@ class Network:
 
     def __exit__(self, *exc: object) -> None:
         try:
-            for client in [one for stage in self.stages for one in stage.clients]:
+            for client in [client for stage in self.stages for client in stage.clients]:
                 client.sock.reset()
             for conn in self._conns.values():
                 conn.sock.reset()

@@ -31,10 +31,10 @@ class Host:
         self._url_file, self.proxy = url_file, None
 
     def operator(self) -> Operator:
-        found = wait_until(lambda: re.search(
+        port = wait_until(lambda: re.search(
             r"admin listener on 127\.0\.0\.1:(\d+)", self.proxy.stderr()),
             self.proxy.stderr)
-        return Operator(int(found[1]))
+        return Operator(int(port[1]))
 
     def told(self, text):
         """Returns when the proxy has written it to standard error."""

@@ -23,21 +23,21 @@ def exact(value, **more):
     return [{"matcher": "exact", "value": value, **more}]
 
 
-def loaded(made):
+def loaded(recordings):
     """A matcher with the recordings, which must be all."""
     matcher = Matcher()
-    for number, one in enumerate(made, 1):
-        assert isinstance(one, Recording), one
-        matcher.add(msgspec.structs.replace(one, number=number))
+    for number, recording in enumerate(recordings, 1):
+        assert isinstance(recording, Recording), recording
+        matcher.add(msgspec.structs.replace(recording, number=number))
     return matcher
 
 
 def answers(data, *requests):
     """The bodies, and None for a miss."""
     matcher = loaded(read_simulation(data))
-    found = [matcher.match(one) for one in requests]
-    return [one.recording.response.body.decode() if isinstance(one, Match) else None
-            for one in found]
+    matches = [matcher.match(request) for request in requests]
+    return [match.recording.response.body.decode() if isinstance(match, Match) else None
+            for match in matches]
 
 
 def delay(pattern, ms, method=""):

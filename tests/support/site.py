@@ -49,10 +49,10 @@ class Site:
         self.requests: list[tuple[str, str, str]] = []
         self._servers = {"http": self._serve("http", None),
                          "https": self._serve("https", context)}
-        self.ports = {scheme: one.socket.getsockname()[1]
-                      for scheme, one in self._servers.items()}
-        self._threads = [threading.Thread(target=one.serve_forever)
-                         for one in self._servers.values()]
+        self.ports = {scheme: server.socket.getsockname()[1]
+                      for scheme, server in self._servers.items()}
+        self._threads = [threading.Thread(target=server.serve_forever)
+                         for server in self._servers.values()]
         for thread in self._threads:
             thread.start()
 
@@ -82,8 +82,8 @@ class Site:
 
     def close(self) -> None:
         """The browser has ended before, and with it all connections."""
-        for one in self._servers.values():
-            one.shutdown()
+        for server in self._servers.values():
+            server.shutdown()
         for thread in self._threads:
             thread.join()
 

@@ -28,5 +28,6 @@ def unread(port: int) -> int:
 
 def attempts(proxy, port):
     """The states of the worker's sockets towards this port."""
-    found = proxy.worker.net_connections("tcp")
-    return [one.status for one in found if one.raddr and one.raddr.port == port]
+    connections = proxy.worker.net_connections("tcp")
+    return [connection.status for connection in connections
+            if connection.raddr and connection.raddr.port == port]

@@ -94,9 +94,9 @@ def associate(call, opened):
         if client.method(NONE, 2) == 2:
             client.send(b"\1\4user\11pass:word")
             assert client.read_pair(1) == GRANTED
-        made = Association(client, host)
-        opened.enter_context(made.sock)
-        return made
+        association = Association(client, host)
+        opened.enter_context(association.sock)
+        return association
     return begin
 
 

@@ -75,8 +75,8 @@ class Site:
         if self.disk is not None:
             more["command"] = self.disk.command
         self.proxy = start_policy(POLICY.format(keys=keys), self.config, **more)
-        found = re.search(r"admin listener on [\d.]+:(\d+)", self.proxy.stderr())
-        self.operator = Operator(int(found[1]))
+        port = re.search(r"admin listener on [\d.]+:(\d+)", self.proxy.stderr())
+        self.operator = Operator(int(port[1]))
 
     def reload(self, config):
         self.proxy.reload(f'policy = "{self.proxy.policy}"\n{config}')
@@ -109,9 +109,9 @@ class Site:
 
     def writer(self):
         def find():
-            return [one for one in self.proxy.workers()
-                    if any(".writer" in word for word in one.cmdline())]
-        return wait_until(lambda: (found := find()) and found[0], "a writer")
+            return [process for process in self.proxy.workers()
+                    if any(".writer" in word for word in process.cmdline())]
+        return wait_until(lambda: (processes := find()) and processes[0], "a writer")
 
     def stop_writer(self, suits: Callable[[int], bool]) -> tuple[psutil.Process, int]:
         """The writer, which stands still from a moment on that suits; and how many

@@ -57,8 +57,8 @@ class Message:
     def error(self) -> str | None:
         """Returns the error token of the proxy's own Proxy-Status (RFC 9209)."""
         value = self.get("Proxy-Status") or ""
-        _, found, rest = value.partition("error=")
-        return rest.split(";")[0].strip() if found else None
+        _, separator, rest = value.partition("error=")
+        return rest.split(";")[0].strip() if separator else None
 
 
 def split_field(line: str) -> tuple[str, str]:

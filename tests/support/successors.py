@@ -44,9 +44,9 @@ def successor_of(proxy: Proxy) -> psutil.Process:
 
 
 def find_successor(told) -> psutil.Process:
-    found = wait_until(
+    pids = wait_until(
         lambda: re.findall(r"pid (\d+) serves; this program drains", told()), told)
-    return psutil.Process(int(found[-1]))
+    return psutil.Process(int(pids[-1]))
 
 
 def end(process: psutil.Process) -> None:

@@ -121,9 +121,9 @@ def messages(page):
 
 
 def faults(page):
-    found = page.browser.run(
+    scan = page.browser.run(
         "axe.run().then(found => ({passes: found.passes.length, faults:"
         " found.violations.map(one => [one.id, one.nodes.map(node =>"
         " node.html.slice(0, 200))])}))")
-    assert found["passes"] > 15
-    return found["faults"]
+    assert scan["passes"] > 15
+    return scan["faults"]

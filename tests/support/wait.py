@@ -40,7 +40,7 @@ def wait_until(
         if answer:
             return answer
         if time.monotonic() >= deadline:
-            told = what() if callable(what) else what
-            raise AssertionError(f"after {seconds:g} s still not: {told}")
+            details = what() if callable(what) else what
+            raise AssertionError(f"after {seconds:g} s still not: {details}")
         time.sleep(pause)
         pause = min(pause * 1.5, longest_pause)

@@ -260,10 +260,10 @@ def may_be_transparent() -> bool:
 
 @functools.cache
 def context_of(user: str | None, *alpn: str) -> ssl.SSLContext:
-    made = client_context(authority().sign(subject=f"/CN={user}") if user else None)
+    context = client_context(authority().sign(subject=f"/CN={user}") if user else None)
     if alpn:
-        made.set_alpn_protocols(alpn)
-    return made
+        context.set_alpn_protocols(alpn)
+    return context
 
 
 @contextlib.contextmanager

@@ -79,9 +79,9 @@ class Pair:
         def dial() -> list[Client]:
             return [self.dial(origin, field) for _ in range(n)]
 
-        made = await asyncio.to_thread(dial)
-        self.clients += made
-        return made
+        clients = await asyncio.to_thread(dial)
+        self.clients += clients
+        return clients
 
     def dial(self, origin: Origin, field: str) -> Client:
         client = Client(self.port)
