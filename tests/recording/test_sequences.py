@@ -103,7 +103,7 @@ class Played(RuleBasedStateMachine):
 
     @rule(state=STATES, lane=st.sampled_from(["", "a"]))
     def set_state(self, state, lane):
-        self.matcher.set_state(state, lane)
+        self.matcher._own.lane(lane).state = dict(state)
         places, _ = self.twin.lane(lane)
         self.twin.lanes[lane] = places, dict(state)
 
@@ -213,7 +213,7 @@ def test_a_recording_that_was_edited_has_a_place_of_its_own():
 
 def test_sequences_of_several_routes_have_places_of_their_own():
     matcher = Matcher([Route(paths=("/a",), after="miss"), Route(after="miss")])
-    matcher.set_state({"x": "1"})
+    matcher._own.lane("").state = {"x": "1"}
     for number, path in enumerate(("/a", "/b"), 1):
         matcher.add(recording(number, request(path), requires={"x": "1"}))
         assert number_of(matcher.match(request(path))) == number

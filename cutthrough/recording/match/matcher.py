@@ -439,9 +439,6 @@ class Matcher:
         """The state of one of the matcher's own lanes."""
         return dict(self._own.lane(lane).state)
 
-    def set_state(self, state: Mapping[str, str], lane: str = "") -> None:
-        self._own.lane(lane).state = dict(state)
-
     def rewind(self, lane: str | None = None) -> None:
         """Forgets places and state: of one lane, or of all."""
         if lane is None:
