@@ -206,22 +206,8 @@ class Worker:
             config.upstream_idle_timeout,
             last_fd=last_descriptor(),
         )
-        journal = self.log or Journal()
-        if config.flight_recorder:
-            journal = Tracer(journal, self.slot)
-        self.context = Context(
-            poller=self.poller,
-            idle_pool=self.idle_pool,
-            journal=journal,
-            page=self.page,
-            resolver=self.resolver,
-            origin="" if config.origins else config.origin.removeprefix("http://"),
-            via="" if config.via == "off" else config.via,
-        )
+        self.context = self._make_context()
         self.resolver.on_shortage = partial(make_room_for_question, self.context)
-        self.context.worker = self.slot
-        self.context.verifier = self.verifier
-        self.context.recorder = FlightRecorder(config.flight_recorder)
         self._carriers = self.context.carriers = Carriers(self.idle_pool)
         self.gate = Gate(make_pool(self._helpers))
         undo.callback(self.gate.close)
@@ -230,10 +216,37 @@ class Worker:
             self.slot)
         self._hosts = HostAddresses(own_hosts())
         self.tally = Tally(self.gate.memory)
-        self.context.pacs = [None] * len(self._own)
+        self.parts = self._make_parts()
+        undo.callback(self.parts.close)
+        self.parts.prepare(self.generation).commit()
+        self.poller.attach(loop, self._on_fault)
+        self._is_open = True
+
+    def _make_context(self) -> Context:
+        config = self.config
+        journal = self.log or Journal()
+        if config.flight_recorder:
+            journal = Tracer(journal, self.slot)
+        context = Context(
+            poller=self.poller,
+            idle_pool=self.idle_pool,
+            journal=journal,
+            page=self.page,
+            resolver=self.resolver,
+            origin="" if config.origins else config.origin.removeprefix("http://"),
+            via="" if config.via == "off" else config.via,
+        )
+        context.worker = self.slot
+        context.verifier = self.verifier
+        context.recorder = FlightRecorder(config.flight_recorder)
+        context.pacs = [None] * len(self._own)
+        return context
+
+    def _make_parts(self) -> Parts:
+        pages = self._pages
         keys = pages.ticket_keys or (TicketKeys() if self.generation.tls else None)
         checks = ParentChecks(self.context, pages.checks)
-        self.parts = Parts(
+        return Parts(
             listeners=self._own, bound=self._bound, context=self.context,
             hosts=self._hosts, known=pages.known, ledger=pages.ledger,
             idle_pool=self.idle_pool, carriers=self._carriers, verifier=self.verifier,
@@ -244,10 +257,6 @@ class Worker:
             checks=checks, standby=ParentStandby(self.context, self.poller),
             recordings=self.recordings, capture=self.capture,
             watcher=self.watcher, tally=self.tally, gate=self.gate)
-        undo.callback(self.parts.close)
-        self.parts.prepare(self.generation).commit()
-        self.poller.attach(loop, self._on_fault)
-        self._is_open = True
 
     def begin(self) -> None:
         """Begins to accept, after `open`."""

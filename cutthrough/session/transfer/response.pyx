@@ -217,11 +217,10 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef Request *r = &c.request
     cdef Pump *down = &c.relay.down
     cdef Writing writing
-    cdef const char *date = NULL
     cdef Framing framing
     cdef int64_t fed
     cdef uint64_t moved
-    cdef bint chunked, frames, says_close
+    cdef bint frames
     cdef int outcome
     cdef int out_len = read_response_framing(&head, data, r.method, &framing)
     if out_len < 0:
@@ -232,40 +231,16 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         praise_server(c)
     if c.extras.filtering is not None and takes_response(c, &head, &framing, data, n, used):
         return 0
-    chunked = framing.kind == BODY_CHUNKED
     # In chunks of our own, unless the connection ends anyway
     frames = framing.kind == BODY_UNTIL_CLOSE and r.minor == HTTP_11 and r.persistent and not (
         c.up_open or c.context.draining or is_stream(&c.sock))
     c.until_close = framing.kind == BODY_UNTIL_CLOSE and not frames
-    r.closing = (not r.persistent or c.up_open or c.until_close or c.context.draining
-                 or r.minor == HTTP_10)
-    # 417 to an expectation: curl retries without it, unless there is a `close`. The connection
-    # ends all the same, by a FIN: the next bytes may be a body or a request (R6). It must come
-    # with the head, or else curl sends its second request into a connection that ends.
-    says_close = r.closing and not (head.status == 417 and r.awaits_100 and r.persistent
-                                    and not c.until_close and not c.context.draining)
-    if r.closing and not says_close:
-        keep_for_fin(&c.sock)
-    if not head.count[F_DATE]:
-        date = c.context.date()
-    writing = writing_of(
-        c.context, version_of(c) | says_close * ADD_CLOSE | framing.contradicts * DROP_LENGTH
-        | (chunked and r.minor == HTTP_11) * KEEP_CHUNKED)
-    out_len = build_response_head(&writing, &head, data, date)
-    if out_len > 0:
-        out_len = change_response(c, &writing, out_len)
+    out_len = write_head_down(c, data, &framing, &writing)
     if out_len < 0:
         return c.refuse(-out_len)
-    down.left = framing.length if framing.kind == BODY_LENGTH else (
-        -1 if c.until_close else 0)
-    if chunked and not scan_through(
-            down, r.minor == HTTP_10, framing.trailers, True, 0) or (
-            frames and not frame_through(down)):
-        return c.refuse(OVERLOADED)
-    if c.request.room == MUST_FIT:
-        outcome = bound_response(c)
-        if outcome != OK:
-            return c.refuse(outcome)
+    outcome = expect_body_down(c, &framing, frames)
+    if outcome != OK:
+        return c.refuse(outcome)
     if c.context.observer is not None and not taps_origin(c):
         (<Observer>c.context.observer).on_response(c, &head, data)
     if c.usage.meter != NULL:
@@ -290,6 +265,44 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
                            and c.relay.up.sink != NULL and not is_holding(&c.relay.up))
     c._set_state(RELAY)
     return pump_down(c)
+
+
+cdef inline int write_head_down(Client c, const char *data, const Framing *framing,
+                                Writing *writing) except? -1:
+    """Decides if the connection ends behind this response, and writes the head for the client.
+    Returns its length, or minus an Outcome."""
+    cdef Request *r = &c.request
+    cdef const char *date = NULL
+    cdef bint says_close
+    cdef int out_len
+    r.closing = (not r.persistent or c.up_open or c.until_close or c.context.draining
+                 or r.minor == HTTP_10)
+    # 417 to an expectation: curl retries without it, unless there is a `close`. The connection
+    # ends all the same, by a FIN: the next bytes may be a body or a request (R6). It must come
+    # with the head, or else curl sends its second request into a connection that ends.
+    says_close = r.closing and not (head.status == 417 and r.awaits_100 and r.persistent
+                                    and not c.until_close and not c.context.draining)
+    if r.closing and not says_close:
+        keep_for_fin(&c.sock)
+    if not head.count[F_DATE]:
+        date = c.context.date()
+    writing[0] = writing_of(
+        c.context, version_of(c) | says_close * ADD_CLOSE | framing.contradicts * DROP_LENGTH
+        | (framing.kind == BODY_CHUNKED and r.minor == HTTP_11) * KEEP_CHUNKED)
+    out_len = build_response_head(writing, &head, data, date)
+    return change_response(c, writing, out_len) if out_len > 0 else out_len
+
+
+cdef inline int expect_body_down(Client c, const Framing *framing, bint frames) except -1:
+    """Prepares the pump for the body. Returns an Outcome."""
+    cdef Pump *down = &c.relay.down
+    down.left = framing.length if framing.kind == BODY_LENGTH else (
+        -1 if c.until_close else 0)
+    if framing.kind == BODY_CHUNKED and not scan_through(
+            down, c.request.minor == HTTP_10, framing.trailers, True, 0) or (
+            frames and not frame_through(down)):
+        return OVERLOADED
+    return bound_response(c) if c.request.room == MUST_FIT else OK
 
 
 cdef int64_t feed_framed(Pump *down, const Writing *writing, size_t head_len, char *data,
