@@ -82,7 +82,7 @@ KNOWN = {
         "recursion add": "MOST_PARTS, and MOST_DEPTH"},
     "exchange/echoes.py": {"charset text": "Latin-1 or UTF-8"},
     "exchange/jsonpath_nodes.py": {"recursion is_same": "Steps, and MOST_DEPTH"},
-    "exchange/redaction/documents.py": {
+    "exchange/redaction/json_redactor.py": {
         "parser _hide": "one string, or one number", "parser _inside": "one string",
         "regex split_path": "of the configuration",
         "regex _key_of": "of the configuration, possessive"},
@@ -107,7 +107,8 @@ KNOWN = {
     "recording/formats/handlebars.py": {"regex _literal": "2 characters",
                                 "regex _value": "33 digits",
                                 "regex _jsonpath": "classes that exclude"},
-    "recording/model/heads.py": {"growth _end_to_end": "a head, of 64 KiB at most"},
+    "recording/model/recorded_heads.py": {
+        "growth _end_to_end": "a head, of 64 KiB at most"},
     "recording/formats/hoverfly.py": {"recursion read_matcher": "MOST_FILE_DEPTH"},
     "recording/play/in_step.py": {"growth _go_on": "a bytearray"},
     "recording/match/keys.py": {"recursion plain": "another function of this name"},

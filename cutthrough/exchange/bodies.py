@@ -6,13 +6,13 @@ content stays bytes. Nothing is repaired: content without a decoder stays as it 
 
 from typing import NamedTuple
 
+from cutthrough.exchange.captured_echoes import without
 from cutthrough.exchange.content import (
     MOST_CAPTURED,
     as_text,
     read_chunks,
     undo_coding,
 )
-from cutthrough.exchange.echoed import without
 from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.heads import find_field, find_list
 from cutthrough.exchange.redaction.redactor import Redactor, Unreadable

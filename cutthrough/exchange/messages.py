@@ -16,8 +16,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+from cutthrough.exchange.captured_echoes import without
 from cutthrough.exchange.content import MOST_CAPTURED, as_text
-from cutthrough.exchange.echoed import without
 from cutthrough.exchange.echoes import Echoes, Work
 from cutthrough.exchange.heads import find_field
 from cutthrough.exchange.redaction.redactor import Redactor, Unreadable

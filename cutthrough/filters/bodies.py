@@ -25,7 +25,7 @@ from cutthrough.filters.flow import (
     about_body,
     is_about_body,
 )
-from cutthrough.filters.heads import (
+from cutthrough.filters.flow_heads import (
     build_request,
     build_response,
     build_trailers,

@@ -10,7 +10,7 @@ from cutthrough.exchange.work import Body
 from cutthrough.filters.added import Added, Parts, parts_of
 from cutthrough.filters.exchange import Ended, Exchange, write
 from cutthrough.filters.flow import Flow, Headers, Response, has_no_body, headers_of
-from cutthrough.filters.heads import build_request, build_response, of_length
+from cutthrough.filters.flow_heads import build_request, build_response, of_length
 from cutthrough.filters.stage import Chain, Stage
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cutthrough.filters.breakpoints import HOLDING, Breakpoints, Holding, Stop
 from cutthrough.filters.exchange import Exchange
 from cutthrough.filters.flow import UNKNOWN, Facts, Flow
-from cutthrough.filters.heads import read_connect, read_request
+from cutthrough.filters.flow_heads import read_connect, read_request
 from cutthrough.filters.run import Run
 from cutthrough.filters.stage import Chain, Stage, Tally
 from cutthrough.filters.tunnel_run import TunnelRun

@@ -26,7 +26,7 @@ from cutthrough.filters.calls import Calls
 from cutthrough.filters.collected import Collected
 from cutthrough.filters.exchange import Ended, Sluice
 from cutthrough.filters.flow import Request, Response, headers_of
-from cutthrough.filters.heads import (
+from cutthrough.filters.flow_heads import (
     build_request,
     build_response,
     framing_of,

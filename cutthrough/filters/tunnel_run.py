@@ -9,7 +9,7 @@ fields of the 200. Once the tunnel is open, they are done with it.
 
 from cutthrough.filters.exchange import Ended, Exchange
 from cutthrough.filters.flow import Flow, Response
-from cutthrough.filters.heads import build_established
+from cutthrough.filters.flow_heads import build_established
 from cutthrough.filters.run import Run
 from cutthrough.filters.stage import Chain
 

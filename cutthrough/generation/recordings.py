@@ -65,25 +65,24 @@ def check_directory(path: str) -> None:
 
 def check_expressions(key: str, texts: tuple[str, ...]) -> list[Mistake]:
     # Imported here, and below, because most configurations record nothing
-    from cutthrough.recording.model.documents import KeyMistake, compile_finder
+    from cutthrough.exchange.bounds import KeyMistake
+    from cutthrough.exchange.expressions import compile_expression
 
     mistakes: list[Mistake] = []
     for text in texts:
         try:
-            compile_finder(text)
+            compile_expression(text)
         except KeyMistake as error:
             mistakes.append(ConfigError("", key, str(error)))
     return mistakes
 
 
 def check_route(row: RecordingRoute) -> list[Mistake]:
+    from cutthrough.exchange.bounds import KeyMistake
+    from cutthrough.exchange.documents import compile_path
+    from cutthrough.exchange.expressions import compile_expression
     from cutthrough.recording.match.keys import compile_path_of
     from cutthrough.recording.match.matcher import Matcher
-    from cutthrough.recording.model.documents import (
-        KeyMistake,
-        compile_path,
-        compile_regex,
-    )
     from cutthrough.recording.model.grpc_messages import read_steps
     from cutthrough.recording.play.player import make_route
 
@@ -104,9 +103,9 @@ def check_route(row: RecordingRoute) -> list[Mistake]:
     ids = tuple(path for path in row.refresh_ids if path.startswith("$"))
     for key, texts, compile_one in (
             ("body_paths", row.body_paths, compile_path_of(row.body)),
-            ("body_regexes", row.body_regexes, compile_regex),
-            ("path_regexes", row.path_regexes, compile_regex),
-            ("redact_body", row.redact_body, compile_regex),
+            ("body_regexes", row.body_regexes, compile_expression),
+            ("path_regexes", row.path_regexes, compile_expression),
+            ("redact_body", row.redact_body, compile_expression),
             ("ignored_paths", row.ignored_paths, compile_ignored),
             ("refresh_ids", ids, compile_path)):
         for text in texts:

@@ -29,7 +29,7 @@ from cutthrough.tape.texts cimport (
     Text, is_ascii, latin1_of, split_heads, text_of, texts_of, utf8_of)
 from cutthrough.wire.trace cimport with_trace
 from cutthrough.exchange.bodies import Body, Transferred, make_body
-from cutthrough.exchange.echoed import find_echoes
+from cutthrough.exchange.captured_echoes import find_echoes
 from cutthrough.exchange.columns import COLUMNS, PACKED
 from cutthrough.exchange.failures import Failures
 from cutthrough.exchange.heads import as_http2

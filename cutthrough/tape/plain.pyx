@@ -14,7 +14,7 @@ from cutthrough.exchange.content import codec_of, has_heads
 
 cdef enum:
     MOST_KINDS = 1000               # media types that are known
-    MOST_WORK = 1 << 28             # octets times secrets, as exchange.echoed
+    MOST_WORK = 1 << 28             # octets times secrets, as exchange.captured_echoes
 
 cdef size_t NOT_SAID = SIZE_MAX
 

@@ -27,6 +27,8 @@ from cutthrough.config.files import naming
 from cutthrough.config.recordings import scopes_of
 from cutthrough.config.settings import flag_name, gather, variable_name
 from cutthrough.config.values import parse_value, show_count, show_duration
+from cutthrough.exchange.bounds import KeyMistake
+from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.formats.imported import Altered, NotImported, OtherProtocol
 from cutthrough.exchange.visible import visible
 from cutthrough.recording.formats.exchanges import write_archive
@@ -38,7 +40,6 @@ from cutthrough.recording.formats.replayproxy import (
     read_export,
 )
 from cutthrough.recording.formats.vcr import write_cassette
-from cutthrough.recording.model.documents import KeyMistake, compile_finder
 from cutthrough.recording.model.masking import Redaction, Scope
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.sessions import edits, key_file
@@ -166,7 +167,7 @@ def manifest_of(args: argparse.Namespace) -> Manifest:
     body = settings["redact_body"].value + read("redact_body")
     for text in body:
         try:
-            compile_finder(text)
+            compile_expression(text)
         except KeyMistake as error:
             raise ConfigError("command line", "--redact-body", str(error)) from None
     scopes = tuple(Scope(**scope)

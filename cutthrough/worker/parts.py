@@ -7,7 +7,7 @@ from cutthrough.activity.watcher import Watcher
 from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
 from cutthrough.config.log_format import PEEKED, costly_codes
-from cutthrough.exchange.redaction.documents import Documents
+from cutthrough.exchange.redaction.json_redactor import JsonRedactor
 from cutthrough.exchange.redaction.redactor import Options, Redactor, hide
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
@@ -233,4 +233,4 @@ class Parts:
 
 def _find_members(paths: tuple[str, ...]) -> Callable[[bytes], bytes] | None:
     """Removes the values at these paths in JSON from a line."""
-    return Documents(paths, hide).in_line if paths else None
+    return JsonRedactor(paths, hide).in_line if paths else None

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutthrough.exchange.bodies import Transferred, make_body
-from cutthrough.exchange.echoed import find_echoes
+from cutthrough.exchange.captured_echoes import find_echoes
 from cutthrough.tape.assembly import DOWN, DOWN_CUT, END, HEADS, UP, UP_CUT
 from tests.capture.records import end, heads, redactor, rows
 

@@ -8,7 +8,7 @@ from cutthrough.cli.main import main
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.database import show_database
 from cutthrough.config.redaction import parse_path
-from cutthrough.exchange.redaction.documents import split_path
+from cutthrough.exchange.redaction.json_redactor import split_path
 
 POLICY = """
 [[rules]]

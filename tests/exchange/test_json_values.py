@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutthrough.exchange.json_values import MOST_STEPS, Paths, find_values
-from cutthrough.exchange.redaction.documents import Documents, split_path
+from cutthrough.exchange.redaction.json_redactor import JsonRedactor, split_path
 
 KEYS = st.sampled_from(["a", "b", "password", "0", "1", "\u20ac", "x y", 'q"'])
 DOCUMENTS = st.recursive(
@@ -48,7 +48,7 @@ def test_the_values_are_those_of_a_parser(
         document: Any, paths: list[str], ascii_only: bool, indent: int | None) -> None:
     """R63, R79."""
     text = spread(document, ascii_only=ascii_only, indent=indent)
-    made = Documents(paths, lambda secret: "[redacted]").redact(text)
+    made = JsonRedactor(paths, lambda secret: "[redacted]").redact(text)
     for path in map(split_path, paths):
         replace(document, path)
     assert json.loads(made) == json.loads(json.dumps(document))
@@ -97,6 +97,6 @@ def test_paths_beyond_the_bits_of_a_mask_are_read_in_turns() -> None:
     paths = [f"k{n}.x" for n in range(MOST_STEPS)]
     with pytest.raises(ValueError):
         Paths(tuple(map(split_path, paths)))
-    made = Documents(paths, lambda secret: "-").redact(
+    made = JsonRedactor(paths, lambda secret: "-").redact(
         b'{"k0": {"x": 1}, "k63": {"x": 2}, "y": 3}')
     assert json.loads(made) == {"k0": {"x": "-"}, "k63": {"x": "-"}, "y": 3}

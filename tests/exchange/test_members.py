@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.exchange.redaction.documents import MOST_IN_LINE
+from cutthrough.exchange.redaction.json_redactor import MOST_IN_LINE
 from cutthrough.exchange.redaction.members import MOST_TOKENS, Members
 from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from cutthrough.exchange.bodies import Transferred, make_body
-from cutthrough.exchange.echoed import find_echoes
+from cutthrough.exchange.captured_echoes import find_echoes
 from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
 from cutthrough.recording.model.masking import Masker, Redaction

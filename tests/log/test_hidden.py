@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.exchange.redaction.documents import Documents
+from cutthrough.exchange.redaction.json_redactor import JsonRedactor
 from cutthrough.exchange.redaction.redactor import Options, Redactor, hide
 from cutthrough.log.hidden import forget_keys, hidden, hide_keys
 
@@ -63,7 +63,7 @@ DOCUMENT = '{"user": {"password": "s3cret"}, "a": 1}'
     f"/?a=1&x={quote(quote(DOCUMENT))}#a", "/?query=%7Ba%28password%3A%22s3cret%22%29"])
 def test_a_value_of_a_document_is_hidden(text: str) -> None:
     """R79: the log has the redaction of captures."""
-    hide_keys(KEYS, Documents(("$..password",), hide).in_line)
+    hide_keys(KEYS, JsonRedactor(("$..password",), hide).in_line)
     for token in ("", "&token=s3cret"):
         made = hidden(f"{text}{token}".encode())
         assert b"s3cret" not in made and b"[redacted]" in made
@@ -83,7 +83,7 @@ def test_a_document_that_cannot_be_searched_goes_whole() -> None:
 
 def test_keys_of_another_worker_stay_hidden() -> None:
     """R81. The last one's were those of all."""
-    hide_keys(("other",), Documents(("$..password",), hide).in_line, 1)
+    hide_keys(("other",), JsonRedactor(("$..password",), hide).in_line, 1)
     hide_keys((), None, 2)
     text = b'/?token=s3cret&other=s3cret&x={"password": "s3cret"}'
     assert b"s3cret" not in hidden(text)

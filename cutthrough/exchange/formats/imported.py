@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from cutthrough.exchange.captured_echoes import echoes_of, without
 from cutthrough.exchange.columns import COLUMNS, FINGERPRINTS
 from cutthrough.exchange.content import has_heads
-from cutthrough.exchange.echoed import echoes_of, without
 from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.flow import Fields, find
 from cutthrough.exchange.messages import KINDS, MOST_MESSAGES, show

@@ -23,7 +23,7 @@ from cutthrough.exchange.echoes import secrets_in
 from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.heads import Names
 from cutthrough.exchange.redaction.beginnings import BEGIN, CALL, JSON, QUOTED
-from cutthrough.exchange.redaction.documents import Documents
+from cutthrough.exchange.redaction.json_redactor import JsonRedactor
 from cutthrough.exchange.redaction.members import has_members
 from cutthrough.exchange.redaction.parts import (
     Malformed,
@@ -98,7 +98,7 @@ class Redactor:
         self.heard: list[str] | None = None  # takes what is replaced, but for fields
         self._stand_in = mask
         self._keys = Keys(options.query)
-        self._documents = Documents(options.json, self._mask)
+        self._json_redactor = JsonRedactor(options.json, self._mask)
         self._expressions = [compile_expression(text) for text in options.body]
         self._keeps_octets = keeps_octets
 
@@ -109,11 +109,11 @@ class Redactor:
 
     @property
     def reads_urls(self) -> bool:
-        return bool(self._keys or self._documents)
+        return bool(self._keys or self._json_redactor)
 
     @property
     def reads_bodies(self) -> bool:
-        return bool(self._keys or self._documents or self._expressions)
+        return bool(self._keys or self._json_redactor or self._expressions)
 
     # Heads, targets, fields.
 
@@ -124,12 +124,12 @@ class Redactor:
             text = self.names.replace(text)
         except UnicodeEncodeError:
             text = self.names.replace(text.encode("utf-8", "replace").decode())
-        return self._line(text, self._pairs, self._documents.in_head)
+        return self._line(text, self._pairs, self._json_redactor.in_head)
 
     def pairs(self, text: str) -> str:
         """A text, perhaps with URLs: without the values of the keys, those of JSON, and
         user information."""
-        return self._line(text, self._pairs, self._documents.in_line)
+        return self._line(text, self._pairs, self._json_redactor.in_line)
 
     def hides(self, name: str) -> bool:
         """Is the value of this field a secret?"""
@@ -141,12 +141,12 @@ class Redactor:
 
     def query(self, text: str) -> str:
         """A query, without its question mark."""
-        return self._line(text, self._form, self._documents.in_line)
+        return self._line(text, self._form, self._json_redactor.in_line)
 
     def _line(self, text: str, pairs: _OnOctets, documents: _OnOctets) -> str:
         text = without_user(text)
         text = _on_octets(pairs, text) if self._keys else text
-        return _on_octets(documents, text) if self._documents else text
+        return _on_octets(documents, text) if self._json_redactor else text
 
     # Bodies.
 
@@ -212,7 +212,7 @@ class Redactor:
         if kind_of.startswith("multipart/"):
             return self._parts(data, kind, outermost())
         is_form = kind_of.startswith(_FORM)
-        if self._documents:
+        if self._json_redactor:
             data = self._json(data, kind, whole, is_form=is_form)
         return self._values(data, is_form=is_form)
 
@@ -251,7 +251,7 @@ class Redactor:
 
     def _within(self, data: bytes) -> bytes:
         try:
-            return self._documents.within(data)
+            return self._json_redactor.within(data)
         except ValueError:
             raise Unreadable from None
 
@@ -259,7 +259,7 @@ class Redactor:
         try:
             if not whole:
                 raise ValueError("it is cut")
-            return self._documents.redact(data)
+            return self._json_redactor.redact(data)
         except (ValueError, RecursionError):
             raise Unreadable from None
 
@@ -293,7 +293,7 @@ class Redactor:
     def _others(self, lines: bytes) -> bytes:
         """Lines of a stream of events beside their data."""
         try:
-            if self._documents and _SIGN.search(lines):
+            if self._json_redactor and _SIGN.search(lines):
                 lines = self._json_in_lines(lines)
             return self._values(lines)
         except Unreadable:

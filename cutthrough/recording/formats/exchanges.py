@@ -38,8 +38,8 @@ from cutthrough.recording.formats.foreign import (
     why_not,
 )
 from cutthrough.recording.match.statuses import SWITCHED
-from cutthrough.recording.model.heads import has_body
 from cutthrough.recording.model.ranges import checked
+from cutthrough.recording.model.recorded_heads import has_body
 from cutthrough.recording.model.recording import (
     Chunk,
     Fields,

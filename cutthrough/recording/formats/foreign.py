@@ -20,7 +20,7 @@ from cutthrough.exchange.formats.imported import (
     sound_fields,
     split_url,
 )
-from cutthrough.recording.model.heads import end_to_end
+from cutthrough.recording.model.recorded_heads import end_to_end
 from cutthrough.recording.model.recording import (
     DEFAULT_PORTS,
     Fields,

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.exchange.documents import read_file
 from cutthrough.exchange.failures import reason_of
 from cutthrough.exchange.formats.har_bodies import decode
@@ -36,7 +37,6 @@ from cutthrough.recording.formats.hoverfly_delays import (
     read_rules,
 )
 from cutthrough.recording.match.patterns import make_predicate
-from cutthrough.recording.model.documents import KeyMistake
 from cutthrough.recording.model.ranges import checked
 from cutthrough.recording.model.recording import (
     DEFAULT_PORTS,

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cutthrough.exchange.bounds import TooMuch
+from cutthrough.exchange.bounds import KeyMistake, TooMuch
+from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.formats.imported import NotImported
-from cutthrough.recording.model.documents import KeyMistake, compile_regex
 from cutthrough.recording.model.recording import DEFAULT_PORTS, Pattern, Recording
 
 # Recordings that one may become
@@ -57,7 +57,7 @@ def read_rules(value: Any, key: str) -> list[Rule]:
         if not isinstance(pattern, str) or not isinstance(method, str):
             raise NotImported("a delay has no `urlPattern`")
         try:
-            compile_regex(pattern)
+            compile_expression(pattern)
         except KeyMistake as error:
             raise NotImported(f"a delay: {error}") from None
         rules.append(Rule(pattern, method.upper(), milliseconds(row.get(key))))
@@ -115,7 +115,7 @@ def holds(rule: Rule, patterns: tuple[Pattern, ...]) -> bool | None:
              if pattern.how == "exact"}
     if rule.method and known.get("method", rule.method).upper() != rule.method:
         return False
-    search = compile_regex(rule.pattern)
+    search = compile_expression(rule.pattern).search
     host, path = known.get("host", ""), known.get("path", "")
     authority = with_port(host, known.get("port", "80"), "http") if host else ""
     is_match: bool | None

@@ -35,8 +35,8 @@ from cutthrough.recording.formats.foreign import (
     part,
     read_fields,
 )
-from cutthrough.recording.model.heads import has_body
 from cutthrough.recording.model.ranges import checked
+from cutthrough.recording.model.recorded_heads import has_body
 from cutthrough.recording.model.recording import (
     Chunk,
     Fields,

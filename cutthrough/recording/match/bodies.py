@@ -12,8 +12,8 @@ import msgspec
 
 from cutthrough.codings import CodingError
 from cutthrough.exchange.content import inflate
+from cutthrough.exchange.documents import canonical, read_json, tidy
 from cutthrough.exchange.redaction.parts import MOST_PARTS, read_parts
-from cutthrough.recording.model.documents import canonical, read_json, tidy
 from cutthrough.recording.model.recording import Pairs, Request, split_pairs
 
 _OPERATION = re.compile(r"\b(?:query|mutation|subscription)\s++([_A-Za-z]\w*)")

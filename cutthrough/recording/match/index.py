@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from cutthrough.exchange.documents import compile_path
 from cutthrough.recording.match.keys import KeyReader
 from cutthrough.recording.match.matches import Match, Miss, Reading
 from cutthrough.recording.match.routes import Base, Parts, Route
@@ -31,7 +32,6 @@ from cutthrough.recording.match.statuses import (
     UNSATISFIED,
     conditions_of,
 )
-from cutthrough.recording.model.documents import compile_path
 from cutthrough.recording.model.recording import Pattern
 
 Names = tuple[Hashable, ...]

@@ -6,11 +6,23 @@ A body that is not compared octet by octet is read without its Content-Encoding.
 """
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Hashable
 from fnmatch import fnmatchcase
 from operator import attrgetter
 from typing import Any
+from urllib.parse import quote
 
+from cutthrough.exchange.bounds import KeyMistake
+from cutthrough.exchange.documents import (
+    canonical,
+    compile_path,
+    flatten,
+    read_json,
+    remove,
+    select,
+)
+from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.targets import spell_path
 from cutthrough.recording.match.bodies import (
     plain,
@@ -19,19 +31,6 @@ from cutthrough.recording.match.bodies import (
     read_parts_of,
 )
 from cutthrough.recording.match.routes import PLAIN, Base, Key, Parts
-from cutthrough.recording.model.documents import (
-    KeyMistake,
-    as_text,
-    canonical,
-    captured,
-    compile_path,
-    compile_regex,
-    digest,
-    flatten,
-    read_json,
-    remove,
-    select,
-)
 from cutthrough.recording.model.grpc_messages import MessageReader
 from cutthrough.recording.model.recording import Pairs, Request, split_pairs
 from cutthrough.recording.model.xml_documents import (
@@ -59,7 +58,7 @@ class KeyReader:
         for path in key.paths:
             compile_path_of(key.body)(path)
         for pattern in key.regexes:
-            compile_regex(pattern)
+            compile_expression(pattern)
         if key.body == "xml":
             read_xml("<a/>")                 # is the library there?
         for name, kinds, values in (("paths", ("jsonpath", "xpath"), key.paths),
@@ -218,6 +217,25 @@ def compile_path_of(body: str) -> Callable[[str], Any]:
 def root_of(request: Request) -> Any:
     """The element of its body. Raises ValueError."""
     return read_xml(decode_xml(plain(request).body))
+
+
+def digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def captured(body: bytes, pattern: str) -> tuple[str | None, ...] | None:
+    """The groups of the first match, or the match if it has no group; None if there
+    is no match. Raises KeyMistake and TooMuch."""
+    match = compile_expression(pattern).search(body.decode(errors="replace"))
+    if match is None:
+        return None
+    return tuple(match.groups()) or (match.group(),)
+
+
+def as_text(pairs: list[tuple[str, str]]) -> str:
+    """Pairs sorted by key; the order of the values of one key stays."""
+    return "&".join(f"{quote(key, safe='')}={quote(value, safe='')}"
+                    for key, value in sorted(pairs, key=_first))
 
 
 def _first(pair: tuple[str, str]) -> str:

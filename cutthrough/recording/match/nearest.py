@@ -17,18 +17,18 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.recording.match.bodies import plain, read_form, read_operations
-from cutthrough.recording.match.keys import KeyReader, root_of
-from cutthrough.recording.match.matches import Nearest, RecordedRequest, veil
-from cutthrough.recording.match.patterns import Subject, make_predicate
-from cutthrough.recording.match.routes import PLAIN, Key, Route
-from cutthrough.recording.model.documents import (
+from cutthrough.exchange.documents import (
     canonical,
     flatten,
     read_json,
     select,
     show_path,
 )
+from cutthrough.recording.match.bodies import plain, read_form, read_operations
+from cutthrough.recording.match.keys import KeyReader, root_of
+from cutthrough.recording.match.matches import Nearest, RecordedRequest, veil
+from cutthrough.recording.match.patterns import Subject, make_predicate
+from cutthrough.recording.match.routes import PLAIN, Key, Route
 from cutthrough.recording.model.recording import OF_TOKENS, Pattern, Request
 from cutthrough.recording.model.xml_documents import select_xml
 

@@ -5,13 +5,11 @@ that applies counts. Without any of them `Key()` does.
 """
 
 from collections.abc import Hashable
-from fnmatch import fnmatchcase
 from typing import Literal
 
 import msgspec
 
-from cutthrough.recording.model.documents import compile_regex
-from cutthrough.recording.model.recording import Request
+from cutthrough.recording.model.selection import Selection
 
 Query = Literal["exact", "subset", "ignore"]
 Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
@@ -49,29 +47,15 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     descriptors_digest: bytes = b""
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Hosts and paths may have *; () stands for all. `lane` names a field of requests:
-    those with other values of it have sequences and state of their own. `refresh_ids`:
-    fields and JSONPaths with values to be made anew."""
+class Route(Selection, frozen=True, kw_only=True, omit_defaults=True):
+    """`lane` names a field of requests: those with other values of it have sequences
+    and state of their own. `refresh_ids`: fields and JSONPaths with values to be made
+    anew."""
 
     name: str = ""
-    hosts: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    path_regexes: tuple[str, ...] = ()       # RE2's
-    methods: tuple[str, ...] = ()
     key: Key = Key()
     after: After = "repeat"
     messages: Messages = "both"
     lane: str = ""
     refresh: tuple[str, ...] = ()            # "dates", "cookies"
     refresh_ids: tuple[str, ...] = ()
-
-    def applies(self, request: Request) -> bool:
-        return (
-            (not self.methods or request.method in self.methods)
-            and (not self.hosts or any(
-                fnmatchcase(request.host, pattern) for pattern in self.hosts))
-            and (not self.paths or any(
-                fnmatchcase(request.path, pattern) for pattern in self.paths))
-            and (not self.path_regexes or any(
-                compile_regex(text)(request.path) for text in self.path_regexes)))

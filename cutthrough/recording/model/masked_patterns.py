@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cutthrough.exchange.documents import canonical, read_json
-from cutthrough.exchange.redaction.documents import split_path
+from cutthrough.exchange.redaction.json_redactor import split_path
 from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.exchange.redaction.spellings import names_of
 from cutthrough.recording.model.recording import Part, Pattern

@@ -15,13 +15,14 @@ import hashlib
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
 from operator import itemgetter
 
 import msgspec
 
 from cutthrough.codings import CodingError
 from cutthrough.exchange.content import has_heads, inflate, is_digest
+from cutthrough.exchange.echoes import secrets_of
+from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.redaction.redactor import (
     CREDENTIALS,
     REDACTED,
@@ -29,9 +30,8 @@ from cutthrough.exchange.redaction.redactor import (
     Redactor,
     Unreadable,
 )
-from cutthrough.recording.model.documents import compile_regex
-from cutthrough.recording.model.echoes import Echoes, secrets_of
 from cutthrough.recording.model.masked_patterns import PatternMasker
+from cutthrough.recording.model.recorded_echoes import RecordedEchoes
 from cutthrough.recording.model.recording import (
     Chunk,
     Fields,
@@ -41,6 +41,7 @@ from cutthrough.recording.model.recording import (
     Response,
     find,
 )
+from cutthrough.recording.model.selection import Selection
 
 _DONE = re.compile(r"\[redacted(:[0-9a-f]{16})?\]")
 _OF_COOKIES = ("expires", "max-age", "domain", "path", "secure", "httponly", "samesite",
@@ -48,27 +49,13 @@ _OF_COOKIES = ("expires", "max-age", "domain", "path", "secure", "httponly", "sa
 _OF_OCTETS = ("content-encoding", "content-length", "etag")
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Further secrets, of the exchanges of a route. Hosts and paths may have *; ()
-    stands for all."""
+class Scope(Selection, frozen=True, kw_only=True, omit_defaults=True):
+    """Further secrets, of the exchanges of a route."""
 
-    hosts: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    path_regexes: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     query: tuple[str, ...] = ()
     json: tuple[str, ...] = ()
     body: tuple[str, ...] = ()
-
-    def applies(self, request: Request) -> bool:
-        return ((not self.methods or request.method in self.methods)
-                and (not self.hosts or any(
-                    fnmatchcase(request.host, glob) for glob in self.hosts))
-                and (not self.paths or any(
-                    fnmatchcase(request.path, glob) for glob in self.paths))
-                and (not self.path_regexes or any(
-                    compile_regex(text)(request.path) for text in self.path_regexes)))
 
 
 class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,7 +86,7 @@ class Masker:
             self._names, frozenset(redaction.query), redaction.json, self._redactor,
             self.value)
         self._known: dict[Fields, Fields] | None = None
-        self._known_echoes: dict[tuple[str, ...], Echoes] = {}
+        self._known_echoes: dict[tuple[str, ...], RecordedEchoes] = {}
         self.reads_bodies = self._redactor.reads_bodies
 
     def value(self, text: str) -> str:
@@ -129,7 +116,7 @@ class Masker:
         return msgspec.structs.replace(
             request, fields=fields, path=path, query=query, body=body)
 
-    def _request(self, request: Request) -> tuple[Request, Echoes | None]:
+    def _request(self, request: Request) -> tuple[Request, RecordedEchoes | None]:
         """With the values that its answer may repeat; None: nothing."""
         self._redactor.heard = heard = list[str]()
         try:
@@ -139,11 +126,11 @@ class Masker:
         return masked, (
             None if masked is request else self._echoes(request.fields, heard))
 
-    def echoes(self, fields: Fields) -> Echoes | None:
+    def echoes(self, fields: Fields) -> RecordedEchoes | None:
         """Values that an answer to these fields may repeat; None: nothing."""
         return self._echoes(fields, [])
 
-    def _echoes(self, fields: Fields, heard: list[str]) -> Echoes | None:
+    def _echoes(self, fields: Fields, heard: list[str]) -> RecordedEchoes | None:
         for name, value in fields:
             if (kind := name.lower()) in CREDENTIALS:
                 heard += secrets_of(kind, value)
@@ -154,7 +141,7 @@ class Masker:
         key = tuple(heard)
         echoes = self._known_echoes.get(key)
         if echoes is None:
-            echoes = Echoes(heard, self.value)
+            echoes = RecordedEchoes(heard, self.value)
             if self._known is not None:
                 self._known_echoes[key] = echoes
         return echoes or None
@@ -285,7 +272,7 @@ class ScopedMasker(Masker):
         for number in range(len(redaction.scopes)):      # a mistake is found now
             self._with((number,))
             for text in redaction.scopes[number].path_regexes:
-                compile_regex(text)
+                compile_expression(text)
         # A row in C is made without a look at the request's place: none is
         self.reads_bodies = True
 
@@ -326,7 +313,7 @@ def of_another_body(fields: Fields) -> Fields:
         pair[0].lower() in _OF_OCTETS or is_digest(pair[0])))
 
 
-def repeats(echoes: Echoes, head: bytes, coding: str, body: bytes) -> bool:
+def repeats(echoes: RecordedEchoes, head: bytes, coding: str, body: bytes) -> bool:
     """Whether an answer has any of these. `head`: masked. The body is read without its
     coding, if that can be undone."""
     if echoes.has(head):
@@ -350,7 +337,7 @@ def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ..
                  for at_us, together in itertools.groupby(lines, itemgetter(0)))
 
 
-def without(response: Response, echoes: Echoes, value: Callable[[str], str]
+def without(response: Response, echoes: RecordedEchoes, value: Callable[[str], str]
             ) -> Response:
     """The same object if nothing is removed. `value`: the stand-in of a body. Messages
     of a client have a bound of their own, since replay looks at these alone."""

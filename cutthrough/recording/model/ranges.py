@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cutthrough.exchange.formats.imported import MOST_US, NotImported
-from cutthrough.recording.model.heads import NotSent, build_head
+from cutthrough.recording.model.recorded_heads import NotSent, build_head
 from cutthrough.recording.model.recording import Recording, Response, find
 
 # Hits, and bytes of a request's body

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
-from cutthrough.recording.model.heads import (
+from cutthrough.recording.model.recorded_heads import (
     NotSent,
     build_body,
     build_head,

@@ -18,7 +18,7 @@ from cutthrough.exchange.work import Body
 from cutthrough.recording.match.index import Draw
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match, Miss
-from cutthrough.recording.model.heads import build_head, build_trailers
+from cutthrough.recording.model.recorded_heads import build_head, build_trailers
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.model.sharing import Reader
 from cutthrough.recording.model.sluices import Sluice, comes, take, write

@@ -24,7 +24,7 @@ from cutthrough.recording.match.index import Draw
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match, Miss, Reading, TooLong
 from cutthrough.recording.match.misses import Missed
-from cutthrough.recording.model.heads import (
+from cutthrough.recording.model.recorded_heads import (
     NotSent,
     build_body,
     build_head,

@@ -21,14 +21,14 @@ from cutthrough.exchange.messages import Message as Passed
 from cutthrough.exchange.messages import read_messages
 from cutthrough.exchange.redaction.redactor import REDACTED
 from cutthrough.recording.match.begins import whole_messages
-from cutthrough.recording.model.echoes import Echoes
-from cutthrough.recording.model.heads import (
+from cutthrough.recording.model.masking import without
+from cutthrough.recording.model.recorded_echoes import RecordedEchoes
+from cutthrough.recording.model.recorded_heads import (
     HeadCache,
     is_call,
     read_request,
     read_response,
 )
-from cutthrough.recording.model.masking import without
 from cutthrough.recording.model.recording import (
     Chunk,
     Fields,
@@ -135,7 +135,7 @@ def make_recording(exchange: RingExchange, heads: HeadCache | None = None,
     if not exchange.added:
         return recording
     return msgspec.structs.replace(recording, response=without(
-        recording.response, Echoes(exchange.added, _hidden), _hidden))
+        recording.response, RecordedEchoes(exchange.added, _hidden), _hidden))
 
 
 def _hidden(_secret: str) -> str:

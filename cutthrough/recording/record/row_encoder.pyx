@@ -24,7 +24,7 @@ from cutthrough.tape.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payloa
 from cutthrough.tape.ring_exchange cimport RingExchange
 from cutthrough.exchange.user_information cimport may_have_user
 from cutthrough.tape.texts cimport Text, is_ascii, latin1_of
-from cutthrough.recording.model.heads import read_request, read_response
+from cutthrough.recording.model.recorded_heads import read_request, read_response
 from cutthrough.recording.model.masking import repeats
 from cutthrough.recording.model.recording import find
 from cutthrough.recording.record.conversion import CONDITIONAL, announced, field_of, unframe

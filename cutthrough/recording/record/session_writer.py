@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from cutthrough.recording.model.heads import HeadCache
 from cutthrough.recording.model.masking import Redaction, Scope
+from cutthrough.recording.model.recorded_heads import HeadCache
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.conversion import Converter, make_recording
 from cutthrough.recording.record.row_encoder import FAILED, RowEncoder

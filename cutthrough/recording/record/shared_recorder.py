@@ -17,7 +17,7 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from cutthrough.exchange.failures import Failures
-from cutthrough.recording.model.heads import HeadCache
+from cutthrough.recording.model.recorded_heads import HeadCache
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.conversion import Converter
 from cutthrough.recording.record.recorder import MOST_SESSIONS

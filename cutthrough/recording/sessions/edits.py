@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.match.matcher import Matcher
-from cutthrough.recording.model.documents import KeyMistake
 from cutthrough.recording.sessions.folder import unpack
 from cutthrough.recording.sessions.session import MOST_PRUNED, AnySession
 

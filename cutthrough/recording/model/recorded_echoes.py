@@ -6,14 +6,11 @@ from itertools import accumulate
 
 import msgspec
 
-from cutthrough.exchange import echoes
-from cutthrough.exchange.echoes import LEAST as LEAST
-from cutthrough.exchange.echoes import Work as Work
-from cutthrough.exchange.echoes import secrets_of as secrets_of
+from cutthrough.exchange.echoes import Echoes, Work
 from cutthrough.recording.model.recording import Chunk, Fields, Message
 
 
-class Echoes(echoes.Echoes):
+class RecordedEchoes(Echoes):
     """The echoes of one recorded request."""
 
     def chunks(self, chunks: tuple[Chunk, ...], work: Work | None = None

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cutthrough.exchange.echoed import find_echoes, without
+from cutthrough.exchange.captured_echoes import find_echoes, without
 from cutthrough.exchange.echoes import Work
 from cutthrough.exchange.messages import Piece, read_websocket
 from cutthrough.exchange.redaction.redactor import Unreadable

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cutthrough.exchange.echoes import LEAST
 from cutthrough.exchange.messages import Piece
-from cutthrough.recording.model.echoes import LEAST, Echoes
 from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.model.recorded_echoes import RecordedEchoes
 from cutthrough.recording.model.recording import Chunk, Message, Recording, Response
 from cutthrough.recording.record.recorder import Recorder
 from cutthrough.recording.sessions.directory import Sessions
@@ -141,7 +142,7 @@ def test_a_stand_in_is_no_place_for_a_secret():
 
 
 def test_what_is_too_much_to_look_through_goes_as_a_whole():
-    echoes = Echoes(["s/" * 200_000], MASKER.value)      # in all spellings
+    echoes = RecordedEchoes(["s/" * 200_000], MASKER.value)      # in all spellings
     body = b"asb"
     assert echoes.has(body) and echoes.cut(body).startswith(b"[redacted:")
     assert [one.at_us for one in echoes.chunks((Chunk(1, body), Chunk(2, b"x")))] == [2]
@@ -151,7 +152,7 @@ def test_what_is_too_much_to_look_through_goes_as_a_whole():
                 max_size=8).map(b"".join),
        st.lists(st.integers(0, 40), max_size=6))
 def test_a_secret_that_is_split_stands_in_the_piece_of_its_end(body, cuts):
-    echoes = Echoes(["SEKRIT", "RIT1234"], lambda text: f"<{len(text)}>")
+    echoes = RecordedEchoes(["SEKRIT", "RIT1234"], lambda text: f"<{len(text)}>")
     ends = sorted({min(cut, len(body)) for cut in (*cuts, len(body))} - {0})
     pieces = tuple(Chunk(end, body[begin:end]) for begin, end in zip(
         [0, *ends], ends, strict=False))
@@ -291,7 +292,8 @@ def test_messages_have_one_bound_and_replay_has_the_same():
 
 
 def test_fields_have_one_bound():
-    echoes = Echoes([f"{number:05}/\"+<&'aaaaa" for number in range(740)], MASKER.value)
+    echoes = RecordedEchoes(
+        [f"{number:05}/\"+<&'aaaaa" for number in range(740)], MASKER.value)
     begun = time.process_time()
     echoes.fields((("a", "00007"),) * 20_000)
     assert time.process_time() - begun < 3
@@ -299,5 +301,6 @@ def test_fields_have_one_bound():
 
 def test_secrets_are_of_six_octets_or_more():
     assert LEAST == 6
-    assert not Echoes(["12345", ""], MASKER.value)
-    assert Echoes(["123456"], MASKER.value) and Echoes(["ééé"], MASKER.value)
+    assert not RecordedEchoes(["12345", ""], MASKER.value)
+    assert RecordedEchoes(["123456"], MASKER.value)
+    assert RecordedEchoes(["ééé"], MASKER.value)

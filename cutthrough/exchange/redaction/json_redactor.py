@@ -31,7 +31,7 @@ def split_path(text: str) -> tuple[str, ...]:
     return tuple(steps)
 
 
-class Documents:
+class JsonRedactor:
     """Puts a stand-in, made by `mask`, in place of each value at these paths. Raises
     ValueError if a path has more than 64 steps."""
 
