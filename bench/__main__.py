@@ -329,8 +329,7 @@ def main() -> int:
                                            "beside nginx")
     begun.set_defaults(act=start.run_start)
     start.add_options(begun)
-    counted = verbs.add_parser("instructions", help="instructions of a request, by "
-                               "valgrind, beside the stored; exit status 1 if worse")
+    counted = verbs.add_parser("instructions", help="of a request, by valgrind")
     counted.set_defaults(act=instructions.run_instructions)
     instructions.add_options(counted)
 
@@ -348,8 +347,7 @@ def main() -> int:
                                             "of the pages' tabs stay flat?")
     watched.set_defaults(act=page_memory.run_page)
     page_memory.add_options(watched)
-    drawer = verbs.add_parser(
-        "inspect-picture", help="draw a stored result of `inspect`")
+    drawer = verbs.add_parser("inspect-picture", help="draw a result of `inspect`")
     drawer.set_defaults(act=inspection_picture.run_picture)
     inspection_picture.add_options(drawer)
 
@@ -368,14 +366,12 @@ def main() -> int:
     mixed.add_argument("--log", default="", metavar="FILE",
                        help="a copy of the proxy's error log")
 
-    kept = verbs.add_parser("recording",
-                            help="record and replay, beside replayproxy, hoverfly and "
-                            "mitmproxy")
+    kept = verbs.add_parser("recording", help="record and replay, beside replayproxy, "
+                                              "hoverfly and mitmproxy")
     kept.set_defaults(act=recording.run_recording)
     recording.add_options(kept)
 
-    known = verbs.add_parser("users",
-                             help="p99 of cached users during a password attack")
+    known = verbs.add_parser("users", help="p99 of cached users in a password attack")
     known.set_defaults(act=_users)
     users.add_options(known)
 
