@@ -235,5 +235,7 @@ def test_a_with_ends_whatever_a_function_has_begun(kind):
         assert "cutthrough" not in threads()
     finally:
         released.set()
+        tasks.clear()
+        gc.collect()                         # asyncio reports what is left of them here
     with cutthrough.serve(policy_hook=closure("a.test")) as again:
         assert "destination_denied" in refused(again, "a.test")

@@ -150,8 +150,8 @@ def state_of(worker: Worker) -> dict[str, Any]:
     tls.remove(free)
     state: dict[str, Any] = {
         name: repr(getattr(context, name)) for name in (
-            "observer", "answers", "player", "room", "recording", "sources", "standbys",
-            "pacs")}
+            "observer", "answer_cache", "player", "room", "recording", "sources",
+            "standbys", "pacs")}
     for part in (made.tls, made.interception, made.tls_parents, made.checks,
                  made.standby, made.rows, made.recordings):
         state |= {f"{type(part).__name__}.{name}": repr(value)

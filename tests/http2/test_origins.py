@@ -24,6 +24,7 @@ CHUNKED = b"POST /c HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n"
 OKAY = [(":status", "200")]
 HEAD = b"HTTP/1.1 200 \r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
 GONE = -errno.ECONNRESET
+BROKE_RULES = -errno.EPROTO             # STREAM_BROKE_RULES of net/multiplex.pxd
 
 
 def encode(*fields: tuple[str, str]) -> bytes:
@@ -331,7 +332,7 @@ def test_a_malformed_response_is_a_fault_of_its_stream(way, fields) -> None:
     assert both.origin.questions[number].reset == PROTOCOL_ERROR
     while isinstance(got := stream.recv(), bytes):
         assert got
-    assert got == GONE
+    assert got == BROKE_RULES
     both.origin.answer(other, OKAY)
     both.hear()
     assert second.recv().startswith(b"HTTP/1.1 200 ")
@@ -347,7 +348,7 @@ def test_a_body_of_another_length_is_no_whole_one(way, sent, ends) -> None:
     while isinstance(piece := stream.recv(), bytes):
         assert piece
         got += piece
-    assert piece == GONE
+    assert piece == BROKE_RULES
     assert len(got.partition(b"\r\n\r\n")[2]) < 6 or not ends
 
 
@@ -389,7 +390,7 @@ def test_a_head_that_is_too_large_resets_its_stream(way) -> None:
     both.theirs.send(frame(HEADERS, END_HEADERS, number, block))
     both.hear()
     assert both.origin.questions[number].reset == PROTOCOL_ERROR
-    assert stream.recv() == GONE
+    assert stream.recv() == BROKE_RULES
 
 
 @pytest.mark.parametrize("head", [

@@ -7,13 +7,14 @@ ends with the run; if the run is killed, pytest removes that directory at a late
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Runs until its standard input ends
-KEEPER = 'cat; rm -rf -- "$0"'
+#: Of a path, and of the process that it waits for
+KEEPER = 'tail -f --pid="$1" /dev/null; rm -rf -- "$0"'
 #: Where other accounts may enter
 SHARED = "/tmp"
 
@@ -40,10 +41,13 @@ class SharedFolder:
 
     def __init__(self, prefix: str) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=SHARED))
-        # A session of its own: Ctrl-C is for the tests, which close it
+        # A session of its own: Ctrl-C is for the tests, which close it. No pipe, whose
+        # end here would be open behind the test that needs the directory first
         self._keeper = subprocess.Popen(
-            ["sh", "-c", KEEPER, self.path], stdin=subprocess.PIPE,
+            ["sh", "-c", KEEPER, self.path, str(os.getpid())], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, start_new_session=True)
 
     def close(self) -> None:
-        self._keeper.communicate()
+        os.killpg(self._keeper.pid, signal.SIGTERM)
+        self._keeper.wait()
+        shutil.rmtree(self.path)
