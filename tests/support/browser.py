@@ -143,6 +143,8 @@ class Browser:
         while True:
             heard = json.loads(self._socket.recv(30))
             if heard.get("id") == number:
+                if "navigated" in heard.get("error", {}).get("message", ""):
+                    raise Navigated(method)
                 assert "error" not in heard, (method, heard["error"])
                 return heard["result"]
             self._note(heard.get("method", ""), heard.get("params", {}))
@@ -183,9 +185,13 @@ class Browser:
         assert not error, error
 
     def run(self, script: str) -> Any:
-        """Returns the value of an expression in the page."""
-        result = self.send("Runtime.evaluate", expression=script, returnByValue=True,
-                           awaitPromise=True)
+        """Returns the value of an expression in the page; None if the page was left
+        while it was evaluated."""
+        try:
+            result = self.send("Runtime.evaluate", expression=script,
+                               returnByValue=True, awaitPromise=True)
+        except Navigated:
+            return None
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
@@ -273,6 +279,10 @@ class Browser:
         """Returns the page, or the part in the window, as PNG."""
         data = self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))
+
+
+class Navigated(Exception):
+    """The page that a command was for has been left."""
 
 
 class Tab(Browser):
