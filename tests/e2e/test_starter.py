@@ -1,5 +1,6 @@
 """A fork of tests.support.starter is what the interpreter makes of a command line."""
 
+import contextlib
 import json
 import os
 import re
@@ -90,7 +91,10 @@ def test_a_fork_is_in_the_network_of_who_starts_it(directory, loop_name):
 def look(pid: int) -> dict[str, object]:
     """What can be seen of a worker from outside."""
     process = Path(f"/proc/{pid}")
-    links = [os.readlink(fd) for fd in (process / "fd").iterdir()]
+    links = []
+    for fd in (process / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):    # closed since it was listed
+            links.append(os.readlink(fd))
     return {
         "signals": re.findall(r"^(?:Sig[BIC]|Shd)\w+:\t(\w+)",
                               (process / "status").read_text(), re.M),
