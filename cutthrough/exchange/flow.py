@@ -14,9 +14,9 @@ from cutthrough.outcome import TABLE
 # Of an ending: the side at fault; "": it is healthy (docs/endings.md)
 FAULTS = {row.label: row.fault for row in TABLE}
 
-# The log's methods of what makes a tunnel. If the tunnel is intercepted, or refused,
+# Methods in the log of requests for a tunnel. If the tunnel is intercepted, or refused,
 # its row is a request's all the same
-MAKE_TUNNELS = frozenset(("CONNECT", "SOCKS5", "SOCKS4", "UDP", "TUNNEL"))
+TUNNEL_METHODS = frozenset(("CONNECT", "SOCKS5", "SOCKS4", "UDP", "TUNNEL"))
 
 Fields = list[tuple[str, str]]
 
@@ -75,7 +75,7 @@ class Flow:
     def is_tunnel(self) -> bool:
         """There is no request of HTTP to send once more, or to export; a WebSocket is a
         tunnel too."""
-        return self.kind == "tunnel" or self.method in MAKE_TUNNELS
+        return self.kind == "tunnel" or self.method in TUNNEL_METHODS
 
     @property
     def is_websocket(self) -> bool:

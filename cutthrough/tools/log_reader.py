@@ -13,6 +13,7 @@ from typing import Annotated, BinaryIO
 import msgspec
 
 from cutthrough.config.config import ConfigError
+from cutthrough.exchange.flow import TUNNEL_METHODS
 
 # The refusals of a policy by a tunnel's first bytes, and all of them.
 BY_OPENING = frozenset((
@@ -32,8 +33,6 @@ MOST_LINE, MOST_STRANGE = 1 << 20, 16 << 20
 
 # At the end of a value that is cut
 _CUT = "\u2026"
-# Methods of tunnels that began without a CONNECT
-_TUNNELS = ("SOCKS5", "SOCKS4", "UDP", "TUNNEL")
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -72,7 +71,7 @@ class Line(msgspec.Struct, frozen=True):
         or a transparent tunnel a CONNECT."""
         if self.upgrade:
             return "UPGRADE"
-        return "CONNECT" if self.method in _TUNNELS else self.method
+        return "CONNECT" if self.method in TUNNEL_METHODS else self.method
 
     @property
     def path(self) -> bytes | None:

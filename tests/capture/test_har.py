@@ -41,13 +41,13 @@ def test_the_schema_is_one(key):
 
 
 def test_entries_are_in_the_order_of_their_begin_and_tunnels_left_out():
-    """Of an interception what made the tunnel is kept as a request, and of one that is
-    refused: CONNECT, SOCKS, or a connection to a transparent listener."""
-    made = [flow(20 + n, method=method, url="a.test:443", status=status)
-            for status in (200, 502)
-            for n, method in enumerate(("CONNECT", "SOCKS5", "SOCKS4", "TUNNEL"))]
+    """A request for a tunnel (CONNECT, SOCKS, or a transparent connection) has a
+    request's row if the tunnel is intercepted or refused."""
+    tunnels = [flow(20 + n, method=method, url="a.test:443", status=status)
+               for status in (200, 502)
+               for n, method in enumerate(("CONNECT", "SOCKS5", "SOCKS4", "TUNNEL"))]
     entries = make_archive([
-        FORM, flow(30, kind="tunnel"), *made, flow(1)])["log"]["entries"]
+        FORM, flow(30, kind="tunnel"), *tunnels, flow(1)])["log"]["entries"]
     assert [entry["_id"] for entry in entries] == ["0-1", "0-6"]
 
 

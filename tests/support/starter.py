@@ -319,12 +319,10 @@ def serve(main: Callable[[], int]) -> int:
     return work(fd)
 
 
-def fork_worker(channel: int) -> object:
-    """As early_worker.spawn."""
-    from cutthrough.process.environment import SIGNALS, worker_environment
-    from cutthrough.supervisor.early_worker import Spawned
+def fork_blocked() -> int:
+    """As os.fork. The supervisor's signals stay blocked in the child."""
+    from cutthrough.process.environment import SIGNALS
 
-    environ = worker_environment()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     pid = -1
     try:
@@ -332,6 +330,16 @@ def fork_worker(channel: int) -> object:
     finally:
         if pid:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
+def fork_worker(channel: int) -> object:
+    """As early_worker.spawn."""
+    from cutthrough.process.environment import worker_environment
+    from cutthrough.supervisor.early_worker import Spawned
+
+    environ = worker_environment()
+    pid = fork_blocked()
     if pid == 0:
         raise Worker(os.dup(channel), environ)
     return Spawned(pid)
@@ -339,19 +347,13 @@ def fork_worker(channel: int) -> object:
 
 def fork_later_worker(channel: socket.socket, inherited: tuple[int, ...]) -> object:
     """As children.start_process."""
-    from cutthrough.process.environment import SIGNALS, worker_environment
+    from cutthrough.process.environment import worker_environment
     from cutthrough.supervisor.early_worker import Spawned
     from cutthrough.worker.main import main as work
 
     environ = worker_environment()
     fd = channel.fileno()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    pid = -1
-    try:
-        pid = os.fork()
-    finally:
-        if pid:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    pid = fork_blocked()
     if pid:
         return Spawned(pid)
     status = 1
