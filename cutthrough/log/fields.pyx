@@ -12,7 +12,6 @@ from cutthrough.log.text cimport (
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address
 from cutthrough.net.multiplex cimport is_stream
-from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport Agreed
 from cutthrough.outcome cimport N_OUTCOMES, OK, label_of, tag_of, token_of
@@ -104,7 +103,7 @@ cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple 
     if code == S_MS:
         return put_number(p, now.tv_nsec // 1000000)
     if code == S_TOTAL:
-        return put_number(p, (clock_us() - at.start_us) // 1000)
+        return put_number(p, (c.context.ended_us - at.start_us) // 1000)
     if code == S_CLIENT:
         return put_address(p, &c.address)
     if code == S_TAG:
@@ -165,7 +164,7 @@ cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple 
     if code == S_BYTES_UP:
         return put_number(p, c.relay.up.moved)
     if code == S_BEGAN:
-        return put_seconds(p, now, clock_us() - at.start_us)
+        return put_seconds(p, now, c.context.ended_us - at.start_us)
     if code == S_DNS:
         return p if at.dns_us == 0 else put_number(p, at.dns_us // 1000)
     if code == S_PEER_TIME:
@@ -231,7 +230,7 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
     if S_REPORT <= code <= S_ORIGIN_TLS_MS:
         return put_more(p, step, c, last)
     if code == S_TOTAL_MS:
-        return put_ms(p, clock_us() - at.start_us)
+        return put_ms(p, c.context.ended_us - at.start_us)
     if S_HEAD_MS <= code < S_TOTAL_MS:
         us = (at.head_us if code == S_HEAD_MS else
               at.auth_us if code == S_AUTH_MS else
@@ -240,15 +239,15 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
               at.connect_us if code == S_CONNECT_MS else at.first_byte_us)
         return put_ms(p, us) if us else p
     if code == S_TOTAL_S:
-        return put_ms(p, (clock_us() - at.start_us) // 1000)
+        return put_ms(p, (c.context.ended_us - at.start_us) // 1000)
     if code == S_START:
-        us = clock_us() - at.start_us
+        us = c.context.ended_us - at.start_us
         us = ending.now.tv_sec * 1000 + ending.now.tv_nsec // 1000000 - us // 1000
         p = put_date(p, step, us // 1000)
         p[0] = b"."
         return put_padded(p + 1, us % 1000, 3)
     if code == S_TIMERS:
-        return put_timers(p, at)
+        return put_timers(p, at, c.context.ended_us)
     if code == S_TERMINATION:
         return put_text(p, state_texts[ending.outcome])
     if code == S_COLOR:
@@ -264,12 +263,12 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
     return put_number(p, info.retransmits)
 
 
-cdef char *put_timers(char *p, const Stamps *at) noexcept:
+cdef char *put_timers(char *p, const Stamps *at, int64_t ended_us) noexcept:
     """Writes HAProxy's timers in milliseconds: the head, user, hook and DNS, the connection, the
     response's head, all. -1: not reached."""
     cdef int64_t[5] timers = [
         at.head_us, <int64_t>at.auth_us + at.hook_us + at.dns_us, at.connect_us, at.first_byte_us,
-        clock_us() - at.start_us]
+        ended_us - at.start_us]
     cdef bint reached
     cdef int i
     for i in range(5):

@@ -97,7 +97,9 @@ cdef class FormatLine(Line):
         for i in range(self.n):
             step = &self.steps[i]
             if step.code == S_TEXT:
-                memcpy(p, step.text, step.text_len)
+                p[0] = step.text[0]         # mostly a space
+                if step.text_len != 1:
+                    memcpy(p, step.text, step.text_len)
                 p += step.text_len
                 continue
             if step.quote == Q_CSV:

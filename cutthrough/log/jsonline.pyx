@@ -14,7 +14,7 @@ from cutthrough.log.text cimport (
 from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.multiplex cimport is_stream, with_descriptor
-from cutthrough.net.sysio cimport clock_us, read_own_name
+from cutthrough.net.sysio cimport read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket
 from cutthrough.outcome cimport label_of
@@ -83,7 +83,7 @@ cdef class JsonLine(Line):
 
     cdef char *put(self, char *p, Client c, int outcome, const char *last) except NULL:
         cdef const Request *r = &c.request
-        cdef int64_t total_us = clock_us() - c.stamps.start_us
+        cdef int64_t total_us = c.context.ended_us - c.stamps.start_us
         p = put_time(put_text(p, b'{"time":"'))
         p = put_number(put_text(p, b'","id":"'), worker_of_id(c, self.worker))
         p[0] = b"-"

@@ -25,7 +25,6 @@ from cutthrough.net.linux cimport (
     O_APPEND, SEEK_CUR, clock_gettime, errno, fcntl, iovec, lseek, msghdr, pwrite, timespec)
 from cutthrough.net.linux cimport send as sys_send
 from cutthrough.log.nonblocking import open_nonblocking
-from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
 from cutthrough.session.model.client cimport Client, peer_of, tried_of, user_of, worker_of_id
@@ -421,7 +420,7 @@ cdef class JournalSink(DatagramSink):
             p = put_address(put_text(p, b"\nCUTTHROUGH_PEER="), peer_of(c))
         p = put_number(put_text(p, b"\nCUTTHROUGH_BYTES_UP="), c.relay.up.moved)
         p = put_number(put_text(p, b"\nCUTTHROUGH_BYTES_DOWN="), c.relay.down.moved)
-        p = put_ms(put_text(p, b"\nCUTTHROUGH_TOTAL_MS="), clock_us() - c.stamps.start_us)
+        p = put_ms(put_text(p, b"\nCUTTHROUGH_TOTAL_MS="), c.context.ended_us - c.stamps.start_us)
         return put_text(p, b"\nMESSAGE=")
 
 

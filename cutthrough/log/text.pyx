@@ -13,6 +13,9 @@ cdef extern from "<time.h>" nogil:
 cdef enum:
     MOST_STRING = 256
 
+# The numbers below 100, in two digits each
+cdef bytes PAIRS = b"".join([b"%02d" % number for number in range(100)])
+cdef const char *pairs = PAIRS
 cdef const char *HEX = b"0123456789abcdef"
 # Longest form of one escaped octet
 cdef int[N_QUOTES] longest = [3, 3, 3, 3, 3, 4, 6]
@@ -45,14 +48,29 @@ fill()
 cdef char *put_number(char *p, uint64_t x) noexcept:
     cdef char digits[20]
     cdef int i = 20
-    while True:
+    if x <= 0xff:
+        return put_octet(p, <uint8_t>x)
+    while x >= 10:
+        i -= 2
+        memcpy(digits + i, pairs + 2 * (x % 100), 2)
+        x //= 100
+    if x:
         i -= 1
-        digits[i] = <char>(48 + x % 10)
-        x //= 10
-        if x == 0:
-            break
+        digits[i] = <char>(48 + x)
     memcpy(p, digits + i, 20 - i)
     return p + (20 - i)
+
+
+cdef inline char *put_octet(char *p, uint8_t x) noexcept:
+    if x >= 100:
+        p[0] = <char>(48 + x // 100)
+        memcpy(p + 1, pairs + 2 * (x % 100), 2)
+        return p + 3
+    if x >= 10:
+        memcpy(p, pairs + 2 * x, 2)
+        return p + 2
+    p[0] = <char>(48 + x)
+    return p + 1
 
 
 cdef char *put_padded(char *p, uint64_t x, int width) noexcept:
@@ -76,7 +94,7 @@ cdef char *put_address(char *p, const Address *address) noexcept:
     cdef int i
     if address.family == 4:             # inet_ntop costs five times as much
         for i in range(4):
-            p = put_number(p, b[i])
+            p = put_octet(p, b[i])
             p[0] = b"."
             p += 1
         return p - 1
@@ -117,16 +135,18 @@ cdef char *put_escaped(char *p, const char *data, size_t n, Quote quote, const c
     cdef const uint8_t *stays = plain[<int>quote]
     cdef size_t i
     cdef unsigned char ch
-    cdef bint roomy = longest[<int>quote] * <int64_t>n <= last - p
+    if longest[<int>quote] * <int64_t>n <= last - p:
+        for i in range(n):
+            ch = <unsigned char>data[i]
+            p[0] = <char>ch
+            p = p + 1 if stays[ch] else put_unit(p, ch, quote)
+        return p
     for i in range(n):
         ch = <unsigned char>data[i]
-        if not roomy and p + (1 if stays[ch] else longest[<int>quote]) > last:
+        if p + (1 if stays[ch] else longest[<int>quote]) > last:
             return put_text(p, b"\xe2\x80\xa6") if mark else p
-        if stays[ch]:
-            p[0] = <char>ch
-            p += 1
-        else:
-            p = put_unit(p, ch, quote)
+        p[0] = <char>ch
+        p = p + 1 if stays[ch] else put_unit(p, ch, quote)
     return p
 
 

@@ -36,7 +36,8 @@ cdef inline int64_t unix_us() noexcept nogil:
     return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
 
 
-cdef void fill_in(EndRecord *end, Client c) noexcept
+# `now_us`: CLOCK_MONOTONIC.
+cdef void fill_in(EndRecord *end, Client c, int64_t now_us) noexcept
 cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexcept
 cdef void fill_prints(EndRecord *end, const char **texts, Prints prints) noexcept
 cdef void fill_opening(EndRecord *end, const char **texts, const Opening *opening) noexcept

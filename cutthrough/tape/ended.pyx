@@ -8,7 +8,6 @@ It reads, and changes nothing: an END can be made of an exchange that goes on.
 from libc.stdint cimport UINT64_MAX, int64_t, uint16_t, uint32_t
 from libc.string cimport strlen
 from cutthrough.net.multiplex cimport is_stream
-from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket, transport_of
 from cutthrough.session.model.chunked_body cimport scan_of
 from cutthrough.session.model.client cimport Client, carries_tunnel
@@ -28,12 +27,12 @@ from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.openings cimport Opening, alpn_of, server_name
 
 
-cdef void fill_in(EndRecord *end, Client c) noexcept:
+cdef void fill_in(EndRecord *end, Client c, int64_t now_us) noexcept:
     cdef const Request *r = &c.request
     cdef Stamps stamps = c.stamps
     end.end_us = unix_us()
     end_last_phase(&stamps, c.state)
-    end.total_us = clock_us() - stamps.start_us
+    end.total_us = now_us - stamps.start_us
     end.first_byte_us = stamps.first_byte_us
     if stamps.first_byte_us:
         end.receive_us = max(<int64_t>0, end.total_us - stamps.mark_us)

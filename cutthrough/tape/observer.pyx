@@ -221,7 +221,7 @@ cdef class Capture(Observer):
         memset(&end, 0, sizeof(end))
         if is_kept:
             end.outcome = <uint8_t>outcome
-            fill_in(&end, client)
+            fill_in(&end, client, client.context.ended_us)
             fill_bodies(&end, client, exchange)
             if has_recording_tap(client):
                 end.flags |= IS_RECORDED if is_captured else IS_RECORDED | NOT_CAPTURED
@@ -240,7 +240,7 @@ cdef class Capture(Observer):
             return None
         memset(&end, 0, sizeof(end))
         end.outcome = OK
-        fill_in(&end, client)
+        fill_in(&end, client, clock_us())
         fill_bodies(&end, client, <Exchange *>client.relay.up.tap)
         return (f"{worker_of_id(client, self.worker)}-{client.request_id}",
                 self.write(&end, client, True))

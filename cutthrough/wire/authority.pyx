@@ -206,11 +206,13 @@ cdef bint read_ipv4(Target *target) noexcept nogil:
     cdef int parts = 0
     cdef int base, digit
     cdef int i
+    cdef bint is_disguised = False
     while True:
         if parts == 4:
             return False
         base = 10
         if p[0] == c'0' and p + 1 < end and p[1] != c'.':
+            is_disguised = True
             base = 8
             p += 1
             if p[0] == c'x':
@@ -242,7 +244,9 @@ cdef bint read_ipv4(Target *target) noexcept nogil:
     address |= <uint32_t>part
     for i in range(4):
         target.address[i] = (address >> (24 - 8 * i)) & 0xff
-    put_ipv4(target)
+    target.host_kind = HOST_IPV4
+    if is_disguised or parts < 4:
+        put_ipv4(target)
     return True
 
 

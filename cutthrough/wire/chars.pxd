@@ -1,4 +1,4 @@
-"""Characters of the wire: classes from one table, and scans of eight bytes at a time.
+"""Characters of the wire: classes from one table, and scans of 16 bytes at a time.
 
 Everything here is inline: each module of the package compiles its own copy, because a test of
 a class must be one load. The classes are those of RFC 9110 sections 5.6.2 and 5.5 and RFC 9112
@@ -50,8 +50,54 @@ cdef extern from *:
     static inline uint64_t load8(const char *p) { uint64_t w; memcpy(&w, p, 8); return w; }
     static inline uint32_t load4(const char *p) { uint32_t w; memcpy(&w, p, 4); return w; }
 
+    /* Each scan returns the first octet that it does not skip, or end. The functions of 16 octets
+       return a bit for each octet that may end the scan. Names are mostly letters and hyphens: the
+       other tchars end it there, and the table has them. */
+    #ifdef __SSE2__
+    #include <emmintrin.h>
+    #define EACH(c) _mm_set1_epi8((char)(c))
+    static inline unsigned no_letters(__m128i text) {
+        __m128i from_a = _mm_add_epi8(_mm_or_si128(text, EACH(0x20)), EACH(0x80 - 'a'));
+        return 0xffff ^ _mm_movemask_epi8(_mm_or_si128(
+            _mm_cmplt_epi8(from_a, EACH(0x80 + 26)), _mm_cmpeq_epi8(text, EACH('-'))));
+    }
+    static inline unsigned invisible(__m128i text) {    /* signed, 0x80 and above are the least */
+        return 0xffff ^ _mm_movemask_epi8(_mm_and_si128(
+            _mm_cmpgt_epi8(text, EACH(0x20)), _mm_cmplt_epi8(text, EACH(0x7f))));
+    }
+    static inline unsigned controls(__m128i text) {
+        return _mm_movemask_epi8(_mm_or_si128(
+            _mm_cmpeq_epi8(_mm_min_epu8(text, EACH(0x1f)), text), _mm_cmpeq_epi8(text, EACH(0x7f))));
+    }
+    #define SCAN_16(p, end, stops, at_stop) \\
+        for (; end - p >= 16; p += 16) { \\
+            unsigned stop = stops(_mm_loadu_si128((const __m128i *)p)); \\
+            if (stop) { \\
+                p += __builtin_ctz(stop); \\
+                at_stop; \\
+            } \\
+        }
+    #else
+    #define SCAN_16(p, end, stops, at_stop)
+    #endif
+
+    static inline const char *skip_token(const char *p, const char *end) {
+        SCAN_16(p, end, no_letters, break)
+        while (p < end && is_class(*p, CC_TOKEN))
+            p++;
+        return p;
+    }
+
+    static inline const char *skip_target(const char *p, const char *end) {
+        SCAN_16(p, end, invisible, return p)
+        while (p < end && is_class(*p, CC_TARGET))
+            p++;
+        return p;
+    }
+
     /* Returns the first octet below 0x20 or equal to 0x7f, or end. */
     static inline const char *find_control(const char *p, const char *end) {
+        SCAN_16(p, end, controls, return p)
         const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
         for (; end - p >= 8; p += 8) {
             uint64_t w = load8(p), del = w ^ ones * 0x7f;
@@ -101,6 +147,8 @@ cdef extern from *:
         CC_HOST
     bint is_class(char c, int classes) noexcept nogil
     char to_lower(char c) noexcept nogil
+    const char *skip_token(const char *p, const char *end) noexcept nogil
+    const char *skip_target(const char *p, const char *end) noexcept nogil
     const char *find_control(const char *p, const char *end) noexcept nogil
     bint is_name(const char *p, const char *lower, size_t n) noexcept nogil
 

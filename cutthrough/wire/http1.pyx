@@ -19,7 +19,8 @@ from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_RESPONSE, HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE, UNSUPPORTED_VERSION,
     URI_TOO_LONG)
 from cutthrough.wire.chars cimport (
-    CC_DIGIT, CC_TARGET, CC_TOKEN, equals_lower, find_control, is_class, next_member)
+    CC_DIGIT, CC_TARGET, CC_TOKEN, equals_lower, find_control, is_class, next_member, skip_target,
+    skip_token)
 from cutthrough.wire.names cimport M_OTHER, field_name, method_of
 
 cdef extern from "<string.h>" nogil:
@@ -109,8 +110,7 @@ cdef bint can_change_answer(const char *buf, size_t n, size_t seen,
     if memchr(line, c':', p - line) == NULL:
         if (p - 1)[0] == c' ' or (p - 1)[0] == c'\t':
             return True
-        while p < end and is_class(p[0], CC_TOKEN):
-            p += 1
+        p = skip_token(p, end)
         if p == end:
             return False
         if p[0] != c':' or p - line > MAX_NAME:
@@ -125,8 +125,7 @@ cdef int parse_request_line(Head *head, const char *buf, const char *p,
     cdef int version
     head.start = p - buf
     from_ = p
-    while p < end and is_class(p[0], CC_TOKEN):
-        p += 1
+    p = skip_token(p, end)
     if p == end:
         return 0
     if p[0] != c' ' or p == from_:
@@ -136,8 +135,7 @@ cdef int parse_request_line(Head *head, const char *buf, const char *p,
     p += 1
 
     from_ = p
-    while p < end and is_class(p[0], CC_TARGET):
-        p += 1
+    p = skip_target(p, end)
     # curl sends UTF-8 as it was typed, and other proxies pass it; see rewrite.pyx
     head.is_raw = p < end and <uint8_t>p[0] >= 0x80
     if head.is_raw:
@@ -291,8 +289,7 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
             return -too_large
 
         line = p
-        while p < end and is_class(p[0], CC_TOKEN):
-            p += 1
+        p = skip_token(p, end)
         if p == end:
             return 0
         name_len = p - line

@@ -323,6 +323,7 @@ cdef class Client:
         """One ending: counted once, logged once, whatever a counter or a journal raises."""
         if self.stamps.start_us == 0:
             return 0                        # no request was begun: nothing to log
+        self.context.ended_us = clock_us()
         try:
             self._count_end(outcome)
         finally:
@@ -343,7 +344,7 @@ cdef class Client:
         self.count_moved()
         count_reply(context.counters, self.request.method, self.request.status)
         count_end(context.counters, outcome, carries_tunnel(self), self.stamps.first_byte_us,
-                  clock_us() - self.stamps.start_us)
+                  context.ended_us - self.stamps.start_us)
         if context.tally is not None:
             context.tally.count(
                 None if self.request.rule == NOT_ASKED else self.snapshot.acl.label(

@@ -78,6 +78,7 @@ cdef class Context:
     cdef UpstreamOwner newest           # of all clients: see client.link
     cdef bint draining
     cdef uint32_t client_checks         # counts the changes of what certificates are accepted
+    cdef int64_t ended_us               # CLOCK_MONOTONIC at the ending in hand, for who counts it
     cdef size_t pipes_refused           # refused pipes counted so far
     cdef char date_text[32]             # Date field of the second `date_s`
     cdef int64_t date_s

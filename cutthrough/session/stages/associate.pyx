@@ -12,8 +12,8 @@ kernel or the network rejects an address, the next one of the name is used.
 
 The association ends with its TCP connection, with which it shares the idle deadline, and counts as
 one tunnel of its user. The bytes of a datagram, and of what its peer answers, count against the
-limits that its rule names. It is not handed over. Datagrams that are refused, or too many, are lost:
-UDP tells nobody. The log has the reason of the first few.
+limits that its rule names. It is not handed over. Datagrams that are refused, or too many, are
+lost. The log has the reason of the first few.
 """
 
 from functools import partial
@@ -27,7 +27,7 @@ from cutthrough.net.buffers cimport COPY_BYTES, give_block, scratch
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.pump cimport Pump
 from cutthrough.net.shares import ALL_TAKEN
-from cutthrough.net.sysio cimport CAN_READ, read_own_name, try_recv, try_send
+from cutthrough.net.sysio cimport CAN_READ, clock_us, read_own_name, try_recv, try_send
 from cutthrough.net.udp cimport DatagramOwner, Datagrams
 from cutthrough.outcome cimport (
     AUTH_EXPIRED, AUTH_FAILED, CLIENT_RESET, DNS_NOT_FOUND, OK, OVERLOADED, QUOTA_EXCEEDED,
@@ -395,12 +395,12 @@ cdef class Association(DatagramOwner):
         pump.allowance -= n
         return True
 
-    cdef int log(self, int outcome) except -1:
-        """A datagram was refused: a line of its own."""
+    cdef int log(self, int outcome) except -1:      # a refused datagram has a line of its own
         cdef Client c = self.client
         if self.n_logged < MOST_LOGGED:
             self.n_logged += 1
             c.request.status = 0
+            c.context.ended_us = clock_us()
             (<Journal>c.context.journal).write(c, outcome)
             c.request.status = 200
         return 0
