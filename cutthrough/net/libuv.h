@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { LIBUV_IDLE = 6, LIBUV_PREPARE = 9 }; /* uv_handle_type of libuv 1.x */
 
@@ -12,6 +13,7 @@ typedef void (*libuv_callback)(void *handle);
 struct libuv {
     int (*backend_fd)(const void *loop);
     int (*backend_timeout)(const void *loop);
+    uint64_t (*now)(const void *loop);
     void (*update_time)(void *loop);
     size_t (*handle_size)(int kind);
     int (*prepare_init)(void *loop, void *handle);
@@ -30,8 +32,8 @@ static int libuv_load(struct libuv *uv, const char *path)
     if (!library)
         return -1;
 #define LOAD(name) (*(void **)&uv->name = dlsym(library, "uv_" #name))
-    int whole = LOAD(backend_fd) && LOAD(backend_timeout) && LOAD(update_time) && LOAD(handle_size)
-        && LOAD(prepare_init) && LOAD(prepare_start) && LOAD(idle_init) && LOAD(idle_start)
+    int whole = LOAD(backend_fd) && LOAD(backend_timeout) && LOAD(now) && LOAD(update_time)
+        && LOAD(handle_size) && LOAD(prepare_init) && LOAD(prepare_start) && LOAD(idle_init) && LOAD(idle_start)
         && LOAD(idle_stop) && LOAD(unref) && LOAD(close);
 #undef LOAD
     dlclose(library); /* uvloop holds it */

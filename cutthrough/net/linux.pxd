@@ -145,5 +145,13 @@ cdef extern from "<time.h>" nogil:
     struct timespec:
         int64_t tv_sec
         long tv_nsec
+    struct itimerspec:
+        timespec it_interval
+        timespec it_value
     int CLOCK_MONOTONIC, CLOCK_REALTIME
     int clock_gettime(int clock, timespec *now)
+
+cdef extern from "<sys/timerfd.h>" nogil:
+    int TFD_CLOEXEC, TFD_NONBLOCK, TFD_TIMER_ABSTIME
+    int timerfd_create(int clock, int flags)
+    int timerfd_settime(int fd, int flags, const itimerspec *time, itimerspec *before)

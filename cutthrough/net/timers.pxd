@@ -25,6 +25,7 @@ cdef class Wheel:
     cdef Timer slots[N_SLOTS]           # heads of circular lists
     cdef uint64_t occupied[N_WORDS]
     cdef int64_t tick                   # the last tick passed
+    cdef int64_t next_tick              # the earliest with a timer, if it is not passed; 0: not known
     cdef int turn                       # deadlines that may still expire in this advance()
     cdef int64_t now_ms                 # time of the current batch, set by advance()
     cdef readonly Py_ssize_t armed

@@ -73,6 +73,8 @@ cdef class Wheel:
         cdef uint64_t bits
         if self.armed == 0:
             return -1
+        if self.next_tick > self.tick:
+            return max(0, self.next_tick * TICK_MS - now_ms)
         i = start
         while i < start + N_SLOTS + 64:
             word = <int>((i % N_SLOTS) // 64)
@@ -80,6 +82,7 @@ cdef class Wheel:
             bits = self.occupied[word] >> bit
             if bits:
                 i += __builtin_ctzll(bits)
+                self.next_tick = i
                 return max(0, i * TICK_MS - now_ms)
             i += 64 - bit
         return -1
@@ -98,6 +101,8 @@ cdef class Wheel:
         head.prev.next = timer
         head.prev = timer
         self.occupied[(tick % N_SLOTS) // 64] |= <uint64_t>1 << (tick % 64)
+        if tick < self.next_tick or self.armed == 1:
+            self.next_tick = tick
 
     cdef void _unfile(self, Timer *timer) noexcept:
         cdef Timer *head = timer.next
@@ -106,4 +111,6 @@ cdef class Wheel:
         if head.next == head:               # the slot is empty now
             self.occupied[(timer.filed_tick % N_SLOTS) // 64] &= ~(
                 <uint64_t>1 << (timer.filed_tick % 64))
+            if timer.filed_tick == self.next_tick:
+                self.next_tick = 0
         timer.filed_tick = 0

@@ -10,14 +10,19 @@ nested wake-up in the kernel and a turn of the loop. Here the worker's set conta
 `call_soon` queued.
 
 `uv_backend_timeout` says how long the loop may wait; it is 0 if the loop has work, or a descriptor
-that libuv has not yet put into its set. While the loop turns, an idle handle keeps libuv from
-waiting, because its set does not contain ours.
+that libuv has not yet put into its set. The set contains a timer too (timerfd), because for a
+timeout of epoll_wait the kernel sets and removes a timer in each sleep: 0.5 us. It is set again if
+the loop's next timer is earlier. If it comes too early, that costs a turn.
+
+While the loop turns, an idle handle keeps libuv from waiting, because its set does not contain ours.
 """
 
 import sys
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 from cutthrough.net cimport linux
 from cutthrough.net.linux cimport epoll_event, errno
 
@@ -29,6 +34,7 @@ cdef extern from "libuv.h" nogil:
     struct libuv:
         int (*backend_fd)(const void *loop) noexcept nogil
         int (*backend_timeout)(const void *loop) noexcept nogil
+        uint64_t (*now)(const void *loop) noexcept nogil
         void (*update_time)(void *loop) noexcept nogil
         size_t (*handle_size)(int kind) noexcept nogil
         int (*prepare_init)(void *loop, void *handle) noexcept nogil
@@ -44,6 +50,8 @@ cdef struct Sleep:
     void *loop
     void *prepare
     void *idle
+    int timer
+    uint64_t timer_ms       # when it comes, by the loop's clock; 0: it is not set
     int epfd                # -1: no loop of this process sleeps in a set
     epoll_event *events
     int most
@@ -62,22 +70,40 @@ cdef void wait(void *handle) noexcept nogil:
     uv.idle_stop(sleep.idle)
     while not has_work:
         timeout = uv.backend_timeout(sleep.loop)
-        n = linux.epoll_wait(sleep.epfd, sleep.events, sleep.most, timeout)
+        n = linux.epoll_wait(sleep.epfd, sleep.events, sleep.most,
+                             timeout if timeout <= 0 else by_timer(timeout))
         uv.update_time(sleep.loop)
-        # If n is 0, a timer of the loop is due. EINTR: a handler in Python wrote to a socket of
-        # the loop, or it was no such signal
+        # EINTR: a handler in Python wrote to a socket of the loop, or it was no such signal
         has_work = timeout == 0 or n == 0
-        for i in range(n):
-            if sleep.events[i].data.ptr == NULL:
+        i = 0
+        while i < n:
+            if sleep.events[i].data.ptr == NULL or sleep.events[i].data.ptr == &sleep.timer:
+                if sleep.events[i].data.ptr != NULL:
+                    sleep.timer_ms = 0
                 n -= 1
                 sleep.events[i] = sleep.events[n]
                 has_work = True
-                break
+            else:
+                i += 1
         if n > 0:
             hand_over(n)
         if sleep.epfd < 0:              # the owner left
             return
     uv.idle_start(sleep.idle, do_nothing)
+
+
+cdef int by_timer(int timeout) noexcept nogil:
+    """Has the timer come within `timeout` ms. Returns what epoll_wait is to have."""
+    cdef uint64_t at_ms = uv.now(sleep.loop) + timeout
+    cdef linux.itimerspec at
+    if sleep.timer_ms == 0 or at_ms < sleep.timer_ms:
+        memset(&at, 0, sizeof(at))
+        at.it_value.tv_sec = at_ms // 1000
+        at.it_value.tv_nsec = at_ms % 1000 * 1000000
+        if linux.timerfd_settime(sleep.timer, linux.TFD_TIMER_ABSTIME, &at, NULL) < 0:
+            return timeout
+        sleep.timer_ms = at_ms
+    return -1
 
 
 cdef void hand_over(int n) noexcept with gil:
@@ -102,6 +128,13 @@ cdef bint enter_set(object loop, int epfd, epoll_event *events, int most, events
     event.data.ptr = NULL
     if linux.epoll_ctl(epfd, linux.EPOLL_CTL_ADD, uv.backend_fd(sleep.loop), &event) < 0:
         raise OSError(errno, "epoll_ctl")
+    sleep.timer_ms = 0
+    sleep.timer = linux.timerfd_create(
+        linux.CLOCK_MONOTONIC, linux.TFD_CLOEXEC | linux.TFD_NONBLOCK)
+    event.events = linux.EPOLLIN | linux.EPOLLET      # so nobody has to read it
+    event.data.ptr = &sleep.timer
+    if sleep.timer < 0 or linux.epoll_ctl(epfd, linux.EPOLL_CTL_ADD, sleep.timer, &event) < 0:
+        raise OSError(errno, "timerfd")
     sleep.prepare = calloc(1, uv.handle_size(LIBUV_PREPARE))
     sleep.idle = calloc(1, uv.handle_size(LIBUV_IDLE))
     if sleep.prepare == NULL or sleep.idle == NULL:
@@ -126,5 +159,6 @@ cdef void leave_set(int epfd) noexcept:
         return
     sleep.epfd = -1
     linux.epoll_ctl(epfd, linux.EPOLL_CTL_DEL, uv.backend_fd(sleep.loop), NULL)
+    linux.close(sleep.timer)
     uv.close(sleep.prepare, free)
     uv.close(sleep.idle, free)
