@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, strlen
 from cutthrough.log.hidden cimport put_hidden
 from cutthrough.log.text cimport (
-    Q_JSON, Quote, put_address, put_escaped, put_ms, put_number, put_string, put_text,
+    Q_JSON, Quote, put_address, put_escaped, put_json, put_ms, put_number, put_string, put_text,
     put_time)
 from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.linux cimport sockaddr_storage
@@ -100,7 +100,7 @@ cdef class JsonLine(Line):
         p = put_text(put_text(p, b',"kind":"'), kind_of(c))
         p = put_method(put_text(p, b'","method":"'), c)
         p = put_text(p, b'","host":')
-        p = put_string(p, c.key[:len(c.key) - 2] if r.port else None)
+        p = put_json(p, c.key, len(c.key) - 2) if r.port else put_text(p, b"null")
         p = put_number(put_text(p, b',"port":'), r.port)
         p = put_url(put_text(p, b',"url":"'), c, Q_JSON, last - MOST_BEHIND - (
             MOST_OPENING if opening_of(c) != NULL else 0) - (

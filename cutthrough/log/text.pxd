@@ -32,7 +32,8 @@ cdef char *put_address(char *p, const Address *address) noexcept
 # 3 bytes beyond `last`; every encoding escapes a "…" from the wire.
 cdef char *put_escaped(char *p, const char *data, size_t n, Quote quote, const char *last,
                        bint mark) noexcept
-# A quoted JSON string of at most 256 octets; null for None.
+# A quoted JSON string of at most 256 octets; `put_string` writes null for None.
+cdef char *put_json(char *p, const char *data, size_t n) noexcept
 cdef char *put_string(char *p, bytes value) except NULL
 # The current time: 2026-11-21T04:25:36.123Z.
 cdef char *put_time(char *p) noexcept

@@ -151,12 +151,13 @@ cdef char *put_escaped(char *p, const char *data, size_t n, Quote quote, const c
 
 
 cdef char *put_string(char *p, bytes value) except NULL:
-    cdef size_t n
-    if value is None:
-        return put_text(p, b"null")
-    n = min(len(value), MOST_STRING)
+    return put_text(p, b"null") if value is None else put_json(p, value, len(value))
+
+
+cdef char *put_json(char *p, const char *data, size_t n) noexcept:
+    n = min(n, <size_t>MOST_STRING)
     p[0] = b'"'
-    p = put_escaped(p + 1, value, n, Q_JSON, p + 1 + 6 * n, False)
+    p = put_escaped(p + 1, data, n, Q_JSON, p + 1 + 6 * n, False)
     p[0] = b'"'
     return p + 1
 

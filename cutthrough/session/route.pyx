@@ -17,7 +17,7 @@ Each address is judged before it is dialled, and before an idle connection to it
 from functools import partial
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t
-from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
+from cutthrough.net.address cimport Address, Addresses, one_address
 from cutthrough.net.connector cimport Connector, Upstream
 from cutthrough.net.linux cimport ETIMEDOUT
 from cutthrough.net.multiplex cimport is_stream
@@ -35,6 +35,7 @@ from cutthrough.session.model.charge cimport admit_user, renew_meanwhile
 from cutthrough.session.model.client cimport (
     Client, Observer, asker_of, drop_parent, extras_of, forget_dial, user_of)
 from cutthrough.session.model.counters cimport count_dial
+from cutthrough.session.model.destination cimport read_destination
 from cutthrough.session.model.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
 from cutthrough.session.model.inside cimport key_of_way
@@ -163,10 +164,10 @@ cdef int connect(Client c) except -1:
         return parked(dial_parent(c, NULL, NULL))
     if c.request.narrowed >= PROVEN:    # again; a name is followed once in a request
         return parked(take_answer(c, destination_alone(c)))
-    host = c.key[:len(c.key) - 2]
     if c.request.host_kind != HOST_NAME:
-        parse_address(host, &literal)
+        read_destination(c, &literal)
         return parked(take_answer(c, one_address(literal.family, literal.bytes)))
+    host = c.key[:len(c.key) - 2]
     answer = c.context.resolver.cached(host)
     if answer is not None:
         return parked(take_answer(c, answer))

@@ -31,7 +31,7 @@ cdef void fill_in(EndRecord *end, Client c, int64_t now_us) noexcept:
     cdef const Request *r = &c.request
     cdef Stamps stamps = c.stamps
     end.end_us = unix_us()
-    end_last_phase(&stamps, c.state)
+    end_last_phase(&stamps, c.state, now_us)
     end.total_us = now_us - stamps.start_us
     end.first_byte_us = stamps.first_byte_us
     if stamps.first_byte_us:

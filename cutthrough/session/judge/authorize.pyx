@@ -10,7 +10,7 @@ A reload judges again what is under way: see under_way.
 
 from libc.stdint cimport int64_t, uint16_t
 from libc.string cimport memchr, memcpy, memset
-from cutthrough.net.address cimport UNIX_CALLER, Address, parse_address
+from cutthrough.net.address cimport UNIX_CALLER, Address
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.outcome cimport BODY_TOO_LARGE, DESTINATION_DENIED, OK, SNI_DENIED, TLS_REFUSED
 from cutthrough.policy.acl cimport (
@@ -19,6 +19,7 @@ from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTE
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.model.client cimport Client, own_opening, user_of
+from cutthrough.session.model.destination cimport read_destination
 from cutthrough.session.model.inside cimport Inside, identify, names_server, prints_of
 from cutthrough.session.model.narrowing cimport CERTIFIED
 from cutthrough.session.model.prints cimport Prints
@@ -116,7 +117,7 @@ cdef const Address *literal_of(Client c, Address *out) except? NULL:
         return out
     if c.request.host_kind == HOST_NAME:
         return NULL
-    parse_address(c.key[:len(c.key) - 2], out)
+    read_destination(c, out)
     return out
 
 

@@ -351,7 +351,7 @@ cdef class Client:
                     self.request.rule),
                 () if self.account is None else self.account.groups,
                 TABLE_OF_ENDINGS[outcome].fault == "policy", self.request_id)
-        end_last_phase(&self.stamps, self.state)
+        end_last_phase(&self.stamps, self.state, context.ended_us)
         if pipes_refused() != context.pipes_refused:
             context.note_pipes()
         return 0

@@ -6,7 +6,8 @@ octets and more. If two destinations have one place in the table, the later key 
 """
 
 from libc.stdint cimport uint32_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
+from cutthrough.net.address cimport ADDRESS_TEXT, Address, parse_address
 from cutthrough.session.model.client cimport Client
 from cutthrough.wire.authority cimport Target
 
@@ -26,6 +27,15 @@ cdef int set_destination(Client c, Target *target) except -1:
     target.host[n] = 0
     c.request.port = target.port
     c.request.host_kind = target.host_kind
+    return 0
+
+
+cdef int read_destination(Client c, Address *address) except -1:
+    cdef char[ADDRESS_TEXT] host
+    cdef size_t n = min(len(c.key) - 2, <ssize_t>ADDRESS_TEXT - 1)
+    memcpy(host, <const char *>c.key, n)
+    host[n] = 0
+    parse_address(host, address)
     return 0
 
 

@@ -26,12 +26,16 @@ cdef inline uint32_t within_32_bits(int64_t us) noexcept nogil:
     return <uint32_t>min(us, <int64_t>UINT32_MAX)
 
 
-# Ends the phase in hand, and returns its microseconds; brief: within 32 bits.
-cdef inline int64_t end_phase(Stamps *stamps) noexcept nogil:
-    cdef int64_t now_us = clock_us() - stamps.start_us
+# Ends the phase in hand at `time_us` of CLOCK_MONOTONIC, and returns its microseconds.
+cdef inline int64_t end_phase_at(Stamps *stamps, int64_t time_us) noexcept nogil:
+    cdef int64_t now_us = time_us - stamps.start_us
     cdef int64_t took_us = now_us - stamps.mark_us
     stamps.mark_us = within_32_bits(now_us)
     return took_us if took_us > 0 else 1
+
+
+cdef inline int64_t end_phase(Stamps *stamps) noexcept nogil:
+    return end_phase_at(stamps, clock_us())
 
 
 cdef inline uint32_t end_brief_phase(Stamps *stamps) noexcept nogil:
@@ -44,22 +48,23 @@ cdef inline void note_sent(Stamps *stamps) noexcept nogil:
     stamps.send_us = within_32_bits(max(took_us, <int64_t>1))
 
 
-# The phase in which the request ended counts too: the log shows whether the request waited in
-# vain for a name, a connection or a response.
-cdef inline void end_last_phase(Stamps *stamps, int state) noexcept nogil:
+# The phase in which the request ended, at `ended_us`, counts too: the log shows whether the
+# request waited in vain for a name, a connection or a response. The phases' sum is at most
+# the whole, so the clock is not read anew.
+cdef inline void end_last_phase(Stamps *stamps, int state, int64_t ended_us) noexcept nogil:
     if state >= RELAY:
         return
     if stamps.head_us == 0:
-        stamps.head_us = end_brief_phase(stamps)
+        stamps.head_us = within_32_bits(end_phase_at(stamps, ended_us))
     elif state == AUTH and stamps.auth_us == 0:
-        stamps.auth_us = end_brief_phase(stamps)
+        stamps.auth_us = within_32_bits(end_phase_at(stamps, ended_us))
     elif state == DECIDE:
-        stamps.hook_us += end_brief_phase(stamps)
+        stamps.hook_us += within_32_bits(end_phase_at(stamps, ended_us))
     elif state == RESOLVE:
-        stamps.dns_us += end_brief_phase(stamps)
+        stamps.dns_us += within_32_bits(end_phase_at(stamps, ended_us))
     elif state == DIAL or state == PARENT:
-        stamps.connect_us += end_brief_phase(stamps)
+        stamps.connect_us += within_32_bits(end_phase_at(stamps, ended_us))
     elif state == SECURE:
-        stamps.origin_tls_us += end_brief_phase(stamps)
+        stamps.origin_tls_us += within_32_bits(end_phase_at(stamps, ended_us))
     elif state >= REQUEST and stamps.first_byte_us == 0:
-        stamps.first_byte_us = end_phase(stamps)
+        stamps.first_byte_us = end_phase_at(stamps, ended_us)

@@ -22,7 +22,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport (
-    Address, Addresses, from_sockaddr, is_same_address, one_address, parse_address)
+    Address, Addresses, from_sockaddr, is_same_address, one_address)
 from cutthrough.net.buffers cimport COPY_BYTES, give_block, scratch
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.pump cimport Pump
@@ -42,7 +42,7 @@ from cutthrough.session.judge.authorize cimport judge_address, judge_request
 from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.charge cimport admit_user, named_limits, take_limits
 from cutthrough.session.model.client cimport Client, Journal, asker_of, leave_place, user_of
-from cutthrough.session.model.destination cimport set_destination
+from cutthrough.session.model.destination cimport read_destination, set_destination
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.state cimport DATAGRAMS
@@ -189,7 +189,7 @@ cdef class Association(DatagramOwner):
         if recording_of(c) == REPLAYS and not c.request.address_dependent:
             return RECORDING_MISSED         # and nothing is resolved (R60)
         if c.request.host_kind != HOST_NAME:
-            parse_address(host, &to)
+            read_destination(c, &to)
             answer = one_address(to.family, to.bytes)
         elif answer is None:
             answer = c.context.resolver.cached(host)
