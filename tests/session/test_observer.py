@@ -288,7 +288,7 @@ def test_a_fault_while_a_client_is_turned_away_is_not_the_acceptors():
         client.send(build_request("GET", origin.url()))
         origin.wait_requests(1)
         port = client.sock.getpeername()[1]
-        with Client(port) as second, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), Client(port) as second:   # reset at once
             second.read_rest()
         client.close()
 
