@@ -221,7 +221,7 @@ ROWS = (
     ("origin_reset", 502, 1, "connection_terminated", "TCP_MISS_ABORTED", "origin",
         "the origin reset the connection"),
     ("bad_response", 502, 1, "http_protocol_error", "TCP_MISS", "origin",
-        "the response head breaks RFC 9112"),
+        "the response breaks RFC 9112 or, by HTTP/2, RFC 9113"),
     ("bad_response_framing", 502, 1, "http_protocol_error", "TCP_MISS_ABORTED", "origin",
         "the length of the response is ambiguous or invalid"),
     ("response_head_too_large", 502, 1, "http_response_header_section_size", "TCP_MISS",

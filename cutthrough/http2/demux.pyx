@@ -267,10 +267,12 @@ cdef int on_frame(nghttp2_session *session, const nghttp2_frame *frame,
             frame.hd.type == NGHTTP2_WINDOW_UPDATE and frame.hd.stream_id == 0):
         wake_stuck(d)
         return 0
+    st = stream_in(session, frame.hd.stream_id)
     if frame.hd.type == NGHTTP2_RST_STREAM:
         note_closed(d, frame.hd.stream_id)
+        if st != NULL:
+            st.reset_code = frame.rst_stream.error_code
         return 0
-    st = stream_in(session, frame.hd.stream_id)
     if st == NULL or st.released:
         return 0
     if frame.hd.type == NGHTTP2_HEADERS:

@@ -60,6 +60,8 @@ cdef struct Stream:
     uint64_t since_grown    # octets read since the window grew
     uint32_t window         # ours: most octets that the peer may send before any is read
     int error               # errno of reads and writes; 0: none
+    uint32_t reset_code     # of the peer's RST_STREAM; 0: none, or NO_ERROR
+    uint32_t end_code       # of ours, in place of INTERNAL_ERROR; 0: none
     int32_t id
     uint16_t slot
     uint8_t framing[12]     # of chunks; begins at framing_at

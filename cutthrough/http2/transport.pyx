@@ -21,20 +21,21 @@ from cutthrough.http2.demux cimport (
     count_down, demux_of, feed, free_demux, make_demux, state_of)
 from cutthrough.http2.fingerprint cimport MOST_PRINT, write_print
 from cutthrough.http2.frames cimport (
-    flush, wake_stuck, reset, submit_end, submit_reset, write_frames)
+    flush, wake_stuck, submit_end, submit_reset, write_frames)
 from cutthrough.http2.nghttp2 cimport (
-    NGHTTP2_CANCEL, NGHTTP2_CONNECT_ERROR, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
+    NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
     NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR,
     NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, nghttp2_session_check_request_allowed,
     nghttp2_session_consume_stream, nghttp2_session_get_last_proc_stream_id,
     nghttp2_session_get_remote_settings, nghttp2_session_set_stream_user_data,
     nghttp2_session_terminate_session, nghttp2_submit_goaway, nghttp2_submit_shutdown_notice)
+from cutthrough.http2.resets cimport code_of_cut, code_of_release, pass_reset
 from cutthrough.http2.stream cimport (
     MESSAGE_DONE, MESSAGE_OPEN, DUE, JUST_NOW, OPEN, Demux, Stream, break_stream, count_streams, delist,
     error_of_loss, free_slot, free_stream, give_input, grow_window, make_stream, peek_stream,
     read_stream, stream_of)
 from cutthrough.net.buffers cimport COPY_BYTES, Block, give_block, scratch
-from cutthrough.net.linux cimport EAGAIN, EINVAL
+from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_LATE, HEARD_NO_ROOM, HEARD_RESET, HEARD_SOME, Bounds,
     Due, Multiplexer, set_multiplexer)
@@ -108,7 +109,8 @@ cdef void half_close(Socket *s) noexcept nogil:
         submit_end(st)
         return
     st.abortive = True
-    reset(st, NGHTTP2_INTERNAL_ERROR)
+    submit_reset(st.demux, st.id, code_of_cut(st))
+    break_stream(st, ECONNRESET)
     write_frames(st.demux)
 
 
@@ -119,7 +121,6 @@ cdef void set_abortive(Socket *s) noexcept nogil:
 cdef void release(Socket *s) noexcept nogil:
     cdef Stream *st = stream_of(s)
     cdef Demux *d = st.demux
-    cdef uint32_t code = NGHTTP2_CANCEL
     free_slot(st)
     st.owner = NULL
     st.sock = NULL
@@ -141,13 +142,7 @@ cdef void release(Socket *s) noexcept nogil:
         give_block(&st.sent)
         st.keeps = False
         return
-    if d.asks:
-        pass                            # nobody reads the rest of the response
-    elif st.end_out:
-        code = NGHTTP2_NO_ERROR         # RFC 9113 section 8.1
-    elif st.abortive:
-        code = NGHTTP2_CONNECT_ERROR if st.is_tunnel else NGHTTP2_INTERNAL_ERROR
-    submit_reset(d, st.id, code)
+    submit_reset(d, st.id, code_of_release(st))
     nghttp2_session_set_stream_user_data(d.session, st.id, NULL)
     free_stream(st)
     write_frames(d)
@@ -435,6 +430,7 @@ row.has_room = has_room
 row.most = most
 row.ask = ask
 row.is_unread = is_unread
+row.pass_reset = pass_reset
 row.give_sent = give_sent
 row.taken_before = taken_before
 row.carrier_of = carrier_of

@@ -36,3 +36,10 @@ cdef bytes reply_to_replay(int status, str label, str text, bint close, bint bod
 # last line. Likewise valid until the next call; `text` itself if it is no reply of HTTP, or long.
 cdef const char *reply_with_id(const char *text, size_t *length, int worker,
                                uint64_t number) noexcept nogil
+
+# Whether this head of a request begins a call of gRPC.
+cdef bint is_head_of_call(bytes head)
+# The reply of a refused call: what a client of gRPC makes of its status, and the text of its content.
+# `label`: of the outcome. 407 and 421 stay, because they ask for another request. Likewise valid until
+# the next call.
+cdef const char *reply_to_call(bytes label, const char *text, size_t *length) except NULL

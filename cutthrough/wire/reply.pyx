@@ -10,6 +10,7 @@ escape them: of filters, of the operator's pages, of a replay that missed.
 import json
 import re
 from http import HTTPStatus
+from urllib.parse import quote
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
@@ -55,6 +56,7 @@ cdef size_t lengths[N_OUTCOMES + N_HINTS][N_VARIANTS]
 cdef size_t retry_at[N_OUTCOMES][N_VARIANTS]    # offset of Retry-After's digits; 0: none
 cdef char with_retry[MOST_REPLY]
 cdef char with_id[MOST_WITH_ID]
+cdef bytes with_status                          # of a call of gRPC
 
 
 cdef const char *reply_for(int outcome, bint close, bint body, bint known_user,
@@ -118,6 +120,34 @@ cdef bytes reply_to_replay(int status, str label, str text, bint close, bint bod
         reply = build_reply(f"{status} {PHRASES.get(status, '')}", label, "application/json",
                             error_document(label, text), close, body)
     return reply.replace(b"\r\nCache-Control", b"\r\nX-Should-Retry: false\r\nCache-Control", 1)
+
+
+cdef bint is_head_of_call(bytes head):
+    return IS_CALL.search(head) is not None
+
+
+cdef const char *reply_to_call(bytes label, const char *text, size_t *length) except NULL:
+    global with_status
+    if text[9:12] in (b"407", b"421"):
+        return text
+    with_status = call_reply(label, text[:length[0]])
+    length[0] = len(with_status)
+    return with_status
+
+
+cdef bytes call_reply(bytes label, bytes reply):
+    cdef int status = int(reply[9:12])
+    head, _, content = reply.partition(b"\r\n\r\n")
+    name = label.decode()
+    if b"\r\nContent-Type: text/plain" in head:
+        text = content.decode("utf-8", "replace").strip().replace("\n", "; ")
+    else:                                   # a page for browsers
+        text = f"{status} {name}: {MEANINGS[name]}"
+    number = CALL_STATUS_OF_LABEL.get(name) or CALL_STATUS.get(status, UNKNOWN)
+    kept = OF_CONTENT.sub(b"", head).partition(b"\r\n")[2]
+    return (f"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n"
+            f"Grpc-Status: {number}\r\nGrpc-Message: {quote(text, PLAIN)}\r\n").encode() + (
+                kept + b"\r\n\r\n")
 
 
 def error_document(label, text):
@@ -198,6 +228,16 @@ PHRASES = {int(status): status.phrase for status in HTTPStatus}
 # A field of a request whose client reads an error in JSON
 READS_JSON = re.compile(rb"\r\n(?:accept|content-type):[^\r]*json", re.I)
 TOKENS = {row.label: row.token for row in TABLE}
+MEANINGS = {row.label: row.meaning for row in TABLE}
+IS_CALL = re.compile(rb"\r\ncontent-type:[ \t]*application/grpc[+; \t\r]", re.I)
+OF_CONTENT = re.compile(rb"\r\nContent-(?:Type|Length):[^\r]*")
+# What clients of gRPC make of a status of HTTP (http-grpc-status-mapping.md); of others UNKNOWN
+UNKNOWN = 2
+CALL_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
+# FAILED_PRECONDITION: the same call would fail again
+CALL_STATUS_OF_LABEL = {"recording_missed": 9, "replay_failed": 9}
+# In Grpc-Message: all printable of ASCII but the percent sign
+PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 
 def _build(row, close, body, known_user):

@@ -114,7 +114,9 @@ def test_a_response_that_is_none_ends_its_request(serve, bad) -> None:
     proxy, origin, peer = serve(bad)
     assert peer.wait(peer.get("https://a.example/bad", method="POST")).status == 502
     assert peer.wait(peer.get("https://a.example/b")).body == b"/b"
-    assert reason_of_bad(proxy) in ("origin_reset", "bad_response")
+    assert reason_of_bad(proxy) == (
+        "origin_reset" if bad is OF_ONE_STREAM["an end without a head"] else
+        "bad_response")
     assert len(origin.connections) == 1
 
 
@@ -134,8 +136,8 @@ def test_a_body_that_is_not_whole_is_cut(serve, bad) -> None:
     got = peer.wait(peer.get("https://a.example/bad", method="POST"))
     assert got.status == 502 or (got.reset is not None and not got.ended)
     assert peer.wait(peer.get("https://a.example/b")).body == b"/b"
-    assert reason_of_bad(proxy) in (
-        "origin_reset", "bad_response", "bad_response_framing", "response_truncated")
+    assert reason_of_bad(proxy) == (
+        "origin_reset" if bad is OF_ONE_BODY["a reset"] else "bad_response")
     assert len(origin.connections) == 1
 
 
@@ -146,7 +148,7 @@ def test_a_connection_that_breaks_the_rules_ends(serve, bad) -> None:
     got = peer.wait(peer.get("https://a.example/bad", method="POST"))
     assert got.status == 502 or got.reset is not None
     assert peer.wait(peer.get("https://a.example/b")).body == b"/b"
-    assert reason_of_bad(proxy) in ("origin_reset", "response_truncated")
+    assert reason_of_bad(proxy) == "bad_response"
     assert len(origin.connections) == 2
 
 

@@ -266,6 +266,9 @@ cdef inline bint is_last(Client client) noexcept:
             or client.request.method == M_CONNECT or client.context.draining)
 
 
+# Whether the request in hand is a call of gRPC, by HTTP/2.
+cdef bint is_call(Client client)
+
 # The reply that refuses the request in hand; `close`: it is the connection's last. Returns a
 # borrowed pointer to memory that is valid until the next call; NULL: this outcome has none.
 cdef const char *refusal_of(Client client, int outcome, bint close, size_t *length) noexcept

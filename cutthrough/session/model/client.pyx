@@ -42,7 +42,8 @@ from cutthrough.session.model.state cimport (
 from cutthrough.session.model.states import TABLE
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD, M_TUNNEL
-from cutthrough.wire.reply cimport NO_HINT, reply_with_hint, reply_with_id, reply_with_retry
+from cutthrough.wire.reply cimport (
+    NO_HINT, is_head_of_call, reply_to_call, reply_with_hint, reply_with_id, reply_with_retry)
 from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_refusal
 
 cdef enum:
@@ -186,8 +187,9 @@ cdef class Client:
                    bint close) except -1:
         self.request.status = <unsigned short>status
         if status >= 400:
-            text = reply_with_id(
-                text, &n, worker_of_id(self, self.context.worker), self.request_id)
+            text = reply_with_id(text, &n, worker_of_id(self, self.context.worker), self.request_id)
+            if is_call(self):
+                text = reply_to_call(label_of(outcome), text, &n)
         if is_holding(&self.relay.down) or try_send(&self.sock, text, n) != <ssize_t>n:
             return self.abort(outcome, False)   # it does not even take an error
         self.relay.down.moved += n
@@ -427,6 +429,10 @@ cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) n
     if r.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
         return reply_with_hint(r.hint, close, r.method != M_HEAD, known, length)
     return reply_with_retry(outcome, close, r.method != M_HEAD, known, r.retry_s, length)
+
+
+cdef bint is_call(Client c):
+    return is_stream(&c.sock) and c.head != NULL and is_head_of_call(bytes_of(c.head)[:c.head.end])
 
 
 cdef object refusals_of(Client c):

@@ -20,7 +20,7 @@ from cutthrough.net.relay cimport feed, is_holding, push, run_pump, start_pump, 
 from cutthrough.net.sysio cimport CAN_READ, keep_for_fin, try_recv
 from cutthrough.outcome cimport (
     BAD_RESPONSE, BAD_RESPONSE_FRAMING, DESTINATION_DENIED, FILTER_FAILED, OK, ORIGIN_CLOSED,
-    OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE, RESPONSE_TRUNCATED,
+    ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE, RESPONSE_TRUNCATED,
     UPGRADE_FAILED)
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN
 from cutthrough.session.judge.under_way cimport is_cut_meanwhile
@@ -29,7 +29,7 @@ from cutthrough.session.model.broken cimport outcome_of_client
 from cutthrough.session.model.charge cimport (
     admit_tunnel, after_turn, before_turn, may_pass, outcome_of_meter)
 from cutthrough.session.model.chunked_body cimport Scan, drop_scan, scan_of, scan_through
-from cutthrough.session.model.client cimport Client, Observer, extras_of
+from cutthrough.session.model.client cimport Client, Observer, extras_of, is_call
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, note
 from cutthrough.session.model.framed_body cimport (
@@ -45,7 +45,7 @@ from cutthrough.session.transfer.filtering cimport filtering_of, is_held
 from cutthrough.session.transfer.headers cimport change_response
 from cutthrough.session.transfer.messages cimport give_messages, takes_messages
 from cutthrough.session.transfer.min_rate cimport wait_for
-from cutthrough.session.transfer.origin_alerts cimport outcome_of_origin
+from cutthrough.session.transfer.origin_alerts cimport outcome_of_origin, pass_reset
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
 from cutthrough.session.transfer.responder cimport taps_origin, up_sluice
 from cutthrough.session.transfer.sluice cimport Sluice, run_sluice
@@ -128,6 +128,7 @@ cdef int on_no_response(Client c, int error, size_t held) except -1:
     cdef Request *r = &c.request
     cdef unsigned int most = MOST_TRIES if is_unread(c) else 1
     cdef bint again = False
+    cdef int outcome
     if r.tries < most and held == 0 and r.interim == 0 and error != PEER_SILENT:
         if c.origin.reused and r.can_retry or may_ask_again(c) or goes_elsewhere(c):
             c.close_origin(False)
@@ -150,7 +151,12 @@ cdef int on_no_response(Client c, int error, size_t held) except -1:
         blame_server(c, PARENT_CLOSED)
     if r.hop.kind == HOP_FORWARD:
         return c.refuse(PARENT_CLOSED)
-    return c.refuse(outcome_of_origin(c, error) if error else ORIGIN_CLOSED)
+    if error == 0:
+        return c.refuse(ORIGIN_CLOSED)
+    outcome = outcome_of_origin(c, error)
+    if outcome == ORIGIN_RESET and is_call(c) and pass_reset(c):
+        return c.abort(outcome, True)
+    return c.refuse(outcome)
 
 
 cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
