@@ -1,13 +1,18 @@
 """Name servers that are slow for one name, or are replaced by others."""
 
 import asyncio
+import contextlib
+import socket
 
 import pytest
 
 from cutthrough.net.dns import cares
+from cutthrough.net.dns.answer import SHORT
 from cutthrough.net.dns.cares import Names
+from cutthrough.net.dns.resolver import Resolver, Servers
 from tests.support.dns import NameServer
-from tests.support.resolving import Asking, in_loop
+from tests.support.network import own_network
+from tests.support.resolving import PATIENCE, Asking, in_loop
 from tests.support.resolving import names as names
 
 pytestmark = pytest.mark.dials_out      # see test_resolver
@@ -60,3 +65,26 @@ async def test_the_system_s_name_servers_may_change(names, monkeypatch, tmp_path
             assert await resolver.query("a.test") == [ONE]
             assert await waiting == [ONE]
             assert not resolver._retired
+
+
+@pytest.mark.parametrize("dnssec", [False, True], ids=["c-ares", "dnssec"])
+def test_no_free_port_is_no_silence_of_the_servers(dnssec):
+    """connect(2) of a UDP socket fails with EAGAIN then, as if it were under way.
+    It was `dns_timeout`, or `dns_error`, and was remembered for the name."""
+    @in_loop
+    async def run() -> None:
+        resolver = Resolver(asyncio.get_running_loop(),
+                            Servers(["127.0.0.1"], 0.2, dnssec))
+        answer = asyncio.get_running_loop().create_future()
+        resolver.resolve(b"a.test", answer.set_result)
+        assert await asyncio.wait_for(answer, PATIENCE) == SHORT
+        assert resolver.cached(b"a.test") is None
+        await resolver.close()
+
+    with own_network(), contextlib.ExitStack() as opened:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as file:
+            file.write("40000 40003")
+        for _ in range(4):
+            taken = opened.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+            taken.bind(("", 0))
+        run()

@@ -11,6 +11,7 @@ import aiodns
 import pycares
 
 from cutthrough.net.address import Addresses
+from cutthrough.net.shares import ALL_TAKEN
 
 # Seconds. A TTL of 0 (and every /etc/hosts line) is kept for MIN_TTL; no answer longer
 # than MAX_TTL, c-ares' own bound too. Squid: 6 h, Envoy's refresh rate: 60 s.
@@ -27,6 +28,8 @@ NOT_FOUND = "dns_not_found"
 TIMEOUT = "dns_timeout"
 ERROR = "dns_error"
 UNVALIDATED = "dns_unvalidated"
+# Nobody could be asked, for want of descriptors or ports: as if no place were free
+SHORT = ALL_TAKEN
 
 Answer = Addresses | str  # the addresses, or the label of a failure
 
@@ -65,26 +68,36 @@ def read_answer(future: "asyncio.Future[Any]") -> tuple[Answer, float]:
 
 
 def shortage_of(error: BaseException | None) -> int:
-    """The errno, if it was for want of descriptors or memory; 0: for another reason.
-    c-ares says that it could not contact a server, or make a channel: this looks if a
-    socket can be opened."""
+    """The errno, if it was for want of descriptors, memory or ports; 0: for another
+    reason. c-ares says that it could not contact a server, or make a channel, or that
+    no server has answered: this looks if a socket can be opened."""
     if isinstance(error, OSError):
-        return error.errno if error.errno in SHORTAGES else 0
+        return error.errno if error.errno in SHORTAGES else _missing()
     if isinstance(error, pycares.AresError):
         return _missing(OF_CHANNEL)
-    if isinstance(error, aiodns.error.DNSError) and (
-            error.args[0] == pycares.errno.ARES_ECONNREFUSED):
-        return _missing(1)
+    if isinstance(error, aiodns.error.DNSError) and error.args[0] in (
+            pycares.errno.ARES_ECONNREFUSED, pycares.errno.ARES_ETIMEOUT):
+        return _missing()
     return 0
 
 
-def _missing(n: int) -> int:
-    """The errno that keeps this process from opening so many sockets; 0: nothing."""
+def answer_of_silence() -> tuple[Answer, float]:
+    """As read_answer, of a question that nobody has answered in time."""
+    return (SHORT, 0) if _missing() else (TIMEOUT, FAILURE_TTL)
+
+
+def _missing(n: int = 1) -> int:
+    """The errno that keeps this process from opening so many sockets, or one of them
+    from a port; 0: nothing. If no port is free, connect(2) of a UDP socket fails with
+    EAGAIN, which c-ares and asyncio take for a connection under way."""
     with contextlib.ExitStack() as opened:
         try:
             for _ in range(n):
-                opened.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+                last = opened.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+            last.bind(("", 0))
         except OSError as refusal:
+            if refusal.errno == errno.EADDRINUSE:
+                return errno.EADDRNOTAVAIL          # as of a dial
             return refusal.errno if refusal.errno in SHORTAGES else 0
     return 0
 

@@ -32,16 +32,18 @@ from cutthrough.net.dns.answer import (
     ERROR,
     FAILURE_TTL,
     NOT_FOUND,
+    SHORT,
     TIMEOUT,
     UNVALIDATED,
     Answer,
+    answer_of_silence,
     read_answer,
     shortage_of,
 )
 from cutthrough.net.dns.cache import Cache
 from cutthrough.net.dns.cares import Names, read_stamp
 from cutthrough.net.dns.validated import ValidatedNames
-from cutthrough.net.shares import ALL_TAKEN, Shares
+from cutthrough.net.shares import Shares
 
 log = logging.getLogger("cutthrough")
 
@@ -60,9 +62,6 @@ MOST_OPEN = 2048
 # Lost questions that cause a channel to be cancelled, or replaced if callers still wait
 # for its other questions
 MOST_LOST = 128
-
-# The answer if nobody could be asked, for want of descriptors: as if no place were free
-SHORT = ALL_TAKEN
 
 Callback = Callable[[Answer], None]
 
@@ -332,17 +331,18 @@ class Resolver(Cache):
         self._release(question)
         if self._questions.get(question.host) is not question:
             return
+        shortage = shortage_of(future.exception())
         # c-ares gives a server as long as it usually takes, three times: a name that
         # takes longer is asked for again, until `_expire`
-        if answer == TIMEOUT and (question.waiting or question.is_refresh) and (
-                not self.shares.take(question.asker)):
+        if answer == TIMEOUT and not shortage and (question.waiting or
+                question.is_refresh) and not self.shares.take(question.asker):
             self._send(question)
         else:
-            self._finish(question, shortage_of(future.exception()), answer, keep)
+            self._finish(question, shortage, answer, keep)
 
     def _expire(self, question: _Question) -> None:
         """Ends a question at its timeout, though c-ares may go on."""
-        self._settle(question, TIMEOUT, FAILURE_TTL)
+        self._settle(question, *answer_of_silence())
         self._lose(question)
 
     def _give_up(self, question: _Question, shortage: int) -> None:
