@@ -82,6 +82,7 @@ OF_ALL = {
     "empty DATA": lambda n: head(n, OKAY) + frame(DATA, 0, n) * 20_000,
     "PING": lambda n: frame(PING, 0, 0, bytes(8)) * 2000,
     "SETTINGS that are none": lambda n: frame(SETTINGS, 0, 0, b"\0\4\xff\xff\xff\xff"),
+    "DATA without a head": lambda n: frame(DATA, END_STREAM, n, b"abc"),
     "HTTP/1.1": lambda n: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
 }
 
@@ -117,6 +118,14 @@ def test_a_response_that_is_none_ends_its_request(serve, bad) -> None:
     assert reason_of_bad(proxy) == (
         "origin_reset" if bad is OF_ONE_STREAM["an end without a head"] else
         "bad_response")
+    assert len(origin.connections) == 1
+
+
+def test_a_response_that_is_none_is_not_asked_for_again(serve) -> None:
+    """A GET was sent once more, by a connection of its own."""
+    proxy, origin, peer = serve(OF_ONE_STREAM["two statuses"])
+    assert peer.wait(peer.get("https://a.example/bad")).status == 502
+    assert proxy.wait_log(1, status=502)[0]["reason"] == "bad_response"
     assert len(origin.connections) == 1
 
 

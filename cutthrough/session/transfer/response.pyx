@@ -12,7 +12,7 @@ from cutthrough.net.buffers cimport (
     HEAD_ROOM, COPY_BLOCK, COPY_BYTES, OF_REQUESTS, bytes_of, give_block,
     keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
-from cutthrough.net.multiplex cimport PEER_SILENT, is_stream
+from cutthrough.net.multiplex cimport PEER_SILENT, STREAM_BROKE_RULES, is_stream
 from cutthrough.net.pump cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
     PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped)
@@ -124,12 +124,13 @@ cdef int on_no_response(Client c, int error, size_t held) except -1:
     used: the request is retried on a fresh one if it cannot have acted twice (R19). An origin of
     HTTP/2 that ends its connection after some requests refuses what came behind them, on a connection
     that many have waited for too. Another connection to an origin that chooses HTTP/2 and says nothing
-    would be as silent."""
+    would be as silent; and an answer that breaks the rules is an answer, as by HTTP/1.1."""
     cdef Request *r = &c.request
     cdef unsigned int most = MOST_TRIES if is_unread(c) else 1
     cdef bint again = False
     cdef int outcome
-    if r.tries < most and held == 0 and r.interim == 0 and error != PEER_SILENT:
+    if r.tries < most and held == 0 and r.interim == 0 and error != PEER_SILENT and (
+            error != STREAM_BROKE_RULES):
         if c.origin.reused and r.can_retry or may_ask_again(c) or goes_elsewhere(c):
             c.close_origin(False)
             stop_pump(&c.relay.up)
