@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from cutthrough.process.channel import (
+    Commit,
     Cut,
     CutReport,
     Decided,
@@ -38,6 +39,7 @@ from cutthrough.supervisor.open_flows import OpenFlows
 from cutthrough.supervisor.replays import Replays
 
 if TYPE_CHECKING:
+    from cutthrough.supervisor.succession import Succession
     from cutthrough.supervisor.upgrade import Predecessor
 
 log = logging.getLogger("cutthrough")
@@ -59,6 +61,8 @@ class Processes(Protocol):
     def capture(self) -> CaptureWriter: ...
     @property
     def predecessor(self) -> "Predecessor | None": ...
+    @property
+    def succession(self) -> "Succession": ...
     def reopen(self) -> None: ...
 
 
@@ -156,6 +160,10 @@ class Inquiry:
             case Reopen():
                 self._processes.reopen()
                 return None
+            case Commit():
+                self._processes.succession.follow()
+                self.pass_on(question)
+                return None
             case Cut(number, selector):
                 result = await self.cut(selector)
                 return CutReport(number, result.total, result.moves), -1
@@ -167,6 +175,12 @@ class Inquiry:
             case _:
                 raise ValueError(type(question).__name__)
         return Listed(number), in_memory(rows)
+
+    def pass_on(self, message: Message) -> None:
+        """Sends this to the previous program, if it drains."""
+        before = self._processes.predecessor
+        if before is not None and before.drains:
+            before.send(message)
 
     async def _ask(self, question: Callable[[int], List | Trace | Cut]) -> Query:
         respondents: list[Respondent] = [

@@ -219,7 +219,7 @@ class Reloads:
                 self._read_certificates() if certificates else self._read())
         except Exception as error:           # whatever it is, the next one is possible
             program.operations.withdraw()
-            self._end(reload, "refused", self._show_refusal(self._explain(error)))
+            self._end(reload, "refused", self._show_refusal(self.explain(error)))
             if not certificates:
                 self.bundles.on_refused(None)
         else:
@@ -228,7 +228,7 @@ class Reloads:
         finally:
             self._notify_manager()
 
-    def _explain(self, error: Exception) -> str:
+    def explain(self, error: Exception) -> str:
         """The reason in one line. If the program has a mistake itself, the traceback is
         in the log."""
         if isinstance(error, ModuleReplaced):
@@ -278,6 +278,12 @@ class Reloads:
         return generation, memory, opened
 
     def _check_credentials(self, config: Config) -> None:
+        self.check_user(config)
+        if config.shared_secret != self._program.generation.config.shared_secret:
+            raise ConfigError("", "share_credentials", "cannot change, nor its key, "
+                              "while the program runs: restart it, or send USR2")
+
+    def check_user(self, config: Config) -> None:
         """Refuses a reload that would enable the demonstration credentials (R29).
 
         A file may be empty because the disk is full or the file is being written. It
@@ -286,9 +292,6 @@ class Reloads:
         if config.demonstration and not self._program.generation.config.demonstration:
             raise ConfigError("", "user", "no user is configured any more; the "
                               "demonstration credentials are enabled only at a start")
-        if config.shared_secret != self._program.generation.config.shared_secret:
-            raise ConfigError("", "share_credentials", "cannot change, nor its key, "
-                              "while the program runs: restart it, or send USR2")
 
     def _check_room(self, config: Config) -> None:
         """Refuses more workers than the page of limits has room for: a slot beyond

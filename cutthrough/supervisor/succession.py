@@ -2,15 +2,30 @@
 
 Before the new program serves, nothing changes here. If it fails, or refuses because it
 would serve less, this program continues (upgrade.Served).
+
+What drains here follows the new program's rules: this program reads the same files when
+the new one serves, and after each of its reloads. Nothing of a generation passes from
+program to program, because the two may be of different versions. A key that this one
+does not know refuses the whole, where a decoder would drop it and widen a rule.
 """
 
 import os
 from collections.abc import Callable
 from typing import Protocol
 
-from cutthrough.generation.checks import describe
-from cutthrough.generation.generation import Generation
+import msgspec
+
+from cutthrough.generation.checks import complete, describe
+from cutthrough.generation.generation import (
+    Generation,
+    Sources,
+    show_changes,
+    to_memory,
+)
 from cutthrough.log.stderr import say
+from cutthrough.process.channel import Commit, Prepare
+from cutthrough.supervisor.capture_writer import CaptureWriter
+from cutthrough.supervisor.children import Child
 from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.listeners import Lent, Listeners
 from cutthrough.supervisor.reload import Reloads
@@ -21,12 +36,17 @@ class Program(Protocol):
     """The part of the supervisor that is used here."""
 
     generation: Generation
+    sources: Sources
     listeners: Listeners
     pages: InheritedPages
+    capture: CaptureWriter
+    children: dict[int, Child]
     reloads: Reloads
 
     @property
     def is_serving(self) -> bool: ...
+    @property
+    def is_ending(self) -> bool: ...
 
 
 class Succession:
@@ -85,6 +105,44 @@ class Succession:
         assert self.successor is not None
         say(f"pid {self.successor.process.pid} serves; this program drains")
         self._on_serving(self.successor)
+        self.follow()
+
+    def follow(self) -> None:
+        """Applies what the new program has in force to what drains here."""
+        program = self._program
+        if self.successor is None or not (program.is_ending and program.children):
+            return
+        try:
+            generation, changes = self._read()
+            if not changes:
+                return
+            memory = to_memory(generation)
+        except Exception as error:           # whatever it is, this program drains on
+            say("what drains here keeps the rules of generation "
+                f"{program.generation.number}, and DELETE /connections cuts it: "
+                f"{program.reloads.explain(error)}")
+            return
+        say(f"what drains here follows pid {self.successor.process.pid}: {changes}")
+        try:
+            for child in program.children.values():
+                if not (child.send(Prepare(generation.number), (memory,))
+                        and child.send(Commit(generation.number))):
+                    say(f"{child.name}: control socket full, worker is not reading; "
+                        "what drains there keeps its rules")
+        finally:
+            os.close(memory)
+        program.generation = generation      # no worker starts with it
+        program.capture.commit(generation)
+
+    def _read(self) -> tuple[Generation, str]:
+        """Returns what the files have now, and its changes; "": it has none."""
+        before = self._program.generation
+        config, policy = self._program.sources.read()
+        self._program.reloads.check_user(config)
+        generation = complete(
+            msgspec.structs.replace(before, config=config, policy=policy))
+        changes = "" if generation == before else show_changes(before, generation)
+        return msgspec.structs.replace(generation, number=before.number + 1), changes
 
     async def finish_answers(self) -> None:
         """Waits until the new program's queries are answered."""

@@ -26,6 +26,7 @@ from cutthrough.generation.generation import Generation, Sources, to_memory
 from cutthrough.log.stderr import say
 from cutthrough.policy.source import Policy
 from cutthrough.process.channel import (
+    Commit,
     CutReport,
     Decided,
     Drain,
@@ -348,6 +349,7 @@ class Supervisor:
         self.generation, self.memory = generation, memory
         self.operations.commit(generation.config)
         self.capture.commit(generation)
+        self.inquiry.pass_on(Commit(generation.number))
 
     def notify_ready(self) -> None:
         """Tells the service manager that a reload is over, whatever its result."""
@@ -386,8 +388,7 @@ class Supervisor:
         """Of the previous program too, while it drains: it writes to the same file."""
         for child in self.children.values():
             child.send(Reopen())
-        if self.predecessor is not None and self.predecessor.drains:
-            self.predecessor.send(Reopen())
+        self.inquiry.pass_on(Reopen())
 
     def drain(self) -> None:
         """Drains and ends; the second request ends the program now."""

@@ -10,7 +10,8 @@ the old supervisor to the new one, so that no connection is refused or reset.
     old  sends a socket for each of its workers, which hands its tunnels over there
     new  gives each of these to a worker of its own: see handover_plan
     old  stops accepting and drains; its sockets live on in the new program
-    new  forwards an operator's query: ASK, and a List, Trace or Cut; Reopen, too
+    new  forwards an operator's query: ASK, and a List, Trace or Cut; Reopen, too,
+         and Commit when a generation has come into force there
     old  ANSWER, and the answer about the connections that still drain
 
 Before SERVING nothing changes in the old program: if the new one fails, the old one
