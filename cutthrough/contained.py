@@ -163,12 +163,42 @@ def _leave(coroutine: Coroutine[Any, Any, Any]) -> None:
         contain(error)
 
 
+_driven: set[asyncio.AbstractEventLoop] = set()      # by `drive`: loops of ours
+
+
+class Kept(asyncio.Task[Result]):
+    """A task of the process, in a loop of ours. An operator's code that cancels all
+    tasks of the loop does not end it. Its coroutine has no asyncio.timeout, which
+    cancels the task, too."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if self.get_loop() not in _driven:
+            return super().cancel(msg)
+        log.error("the worker goes on, though code of the operator's cancels its "
+                  "tasks")
+        return False
+
+
+def is_driven() -> bool:
+    """Is this a loop of ours? In another program's the end of all tasks is its end."""
+    return asyncio.get_running_loop() in _driven
+
+
 def drive(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, Result]) -> Result:
     """Runs `main` to its end, in a loop of ours. A task or a callback that an
     operator's code has begun is in no call: what it raises, the loop raises, and it may
     stop the loop. Neither ends it."""
-    task = loop.create_task(main)
+    task = Kept(main, loop=loop)
     task.add_done_callback(lambda _: loop.stop())
+    _driven.add(loop)
+    try:
+        _go_on(loop, task)
+    finally:
+        _driven.discard(loop)
+    return task.result()
+
+
+def _go_on(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
     while not task.done():
         try:
             loop.run_forever()
@@ -178,7 +208,6 @@ def drive(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, Result]) ->
         if not task.done():
             log.error("the event loop goes on, which code of the operator's would "
                       "have ended: %s", why)
-    return task.result()
 
 
 async def end(tasks: Iterable["asyncio.Task[Any]"]) -> None:

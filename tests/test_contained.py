@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cutthrough import contained
-from cutthrough.contained import call, contain, drive
+from cutthrough.contained import Kept, call, contain, drive
 from cutthrough.process.loops import make_loop
 
 
@@ -226,3 +226,34 @@ def test_a_loop_goes_on_whatever_its_tasks_raise(monkeypatch, caplog, name):
     with pytest.raises(SystemExit):         # its own
         drive(loop, leave(SystemExit(3)))
     loop.close()
+
+
+@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
+def test_a_loop_goes_on_whose_tasks_are_all_cancelled(caplog, name):
+    """A filter that cancelled asyncio.all_tasks() ended its worker."""
+    loop = make_loop(name)[1]()
+
+    async def drain():
+        await asyncio.sleep(0)
+        return 5
+
+    async def main():
+        draining = Kept(drain())
+        other = asyncio.create_task(asyncio.Event().wait())
+        for task in asyncio.all_tasks():
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await other
+        return await draining
+
+    assert drive(loop, main()) == 5
+    assert caplog.text.count("the worker goes on") == 2
+    loop.close()
+
+
+async def test_in_a_program_s_own_loop_a_kept_task_is_cancelled():
+    task = Kept(asyncio.Event().wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

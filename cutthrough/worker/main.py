@@ -9,7 +9,7 @@ import sys
 
 import cutthrough
 from cutthrough.process.lean import import_msgspec
-from cutthrough.process.leaving import leave
+from cutthrough.process.leaving import leave_at_once
 
 
 def main(fd: int) -> int:
@@ -26,4 +26,9 @@ def main(fd: int) -> int:
 
 
 if __name__ == "__main__":
-    leave(main(int(sys.argv[1])))
+    try:
+        status = main(int(sys.argv[1]))
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        status = 1
+    leave_at_once(status)

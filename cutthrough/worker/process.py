@@ -25,7 +25,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cutthrough.config.config import ConfigError
-from cutthrough.contained import drive
+from cutthrough.contained import Kept, drive
 from cutthrough.generation.generation import Generation, from_memory
 from cutthrough.log.errorlog import EVERY_S, ErrorLog, log_unraisable
 from cutthrough.log.nonblocking import open_text
@@ -165,6 +165,7 @@ class WorkerProcess:
             case Discard():
                 self.discard()
             case Stop():
+                self.deadline = 0.0          # not that of a drain before it
                 self.over.set()
             case (List() | Trace() | ListOpen() | Cut() | Watch() | Arm()
                   | PauseCapture() | SetLogLevel() | ListHeld() | Decide()
@@ -266,7 +267,7 @@ class WorkerProcess:
         if self.admin_queries is not None:
             self.admin_queries.breakpoints.close()
         if self.draining is None:
-            self.draining = asyncio.create_task(self._drain(timeout))
+            self.draining = Kept(self._drain(timeout))
             self.deadline = asyncio.get_running_loop().time() + timeout
 
     @property
@@ -277,7 +278,7 @@ class WorkerProcess:
         return min(LEAVE_S, max(left_s, STOPPED_S))
 
     async def _drain(self, seconds: float) -> None:
-        ending = asyncio.create_task(self.worker.drain(seconds))
+        ending = Kept(self.worker.drain(seconds))
         await asyncio.sleep(0)               # its first step stops accepting
         # Closed now, before the wait: open sockets would still queue connections.
         # Closed earlier they would stay in the epoll set while the supervisor has them.

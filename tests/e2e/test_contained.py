@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from tests.e2e.conftest import with_policy
+from tests.support.client import build_request
 from tests.support.policies import LOCAL
 from tests.support.users import basic
 from tests.support.wait import wait_until
@@ -218,6 +219,49 @@ def test_a_short_end_is_a_clean_one(start_policy, make_origin, dial, kind, end):
     proxy.signal(end)
     assert proxy.wait_exit() == 0
     assert "killed" not in proxy.stderr()
+
+
+STUBBORN = """
+    import asyncio, sys
+
+    class Prints:
+        async def on_request_head(self, flow):
+            print("began", flow.request.path, file=sys.stderr, flush=True)
+            for task in asyncio.all_tasks() if flow.request.path == "/all" else ():
+                task.cancel()
+            while flow.request.path == "/stay":
+                try:
+                    await asyncio.sleep(1)
+                except BaseException:
+                    pass
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_stubborn_code_is_left_at_the_end(start_policy, make_origin, dial, number):
+    """Nothing ended it, in Python's finalization; behind the second signal the worker
+    waited as long as for the first. It was killed."""
+    proxy = start_policy(PRINTING, 'drain_timeout = "2s"\n',
+                         modules={"prints": STUBBORN})
+    client = dial(proxy)
+    client.send(build_request("GET", make_origin().url("/stay")))
+    wait_until(lambda: "began /stay" in proxy.stderr(), proxy.stderr)
+    for at in (signal.SIGTERM, signal.SIGQUIT)[:number]:
+        proxy.signal(at)
+    assert proxy.wait_exit() == 0
+    assert "killed" not in proxy.stderr()
+
+
+def test_code_that_cancels_all_tasks_ends_no_worker(start_policy, make_origin, dial):
+    proxy = start_policy(PRINTING, modules={"prints": STUBBORN})
+    origin, worker, client = make_origin(), proxy.worker.pid, dial(proxy)
+    for path in ("/all", "/", "/all", "/"):
+        client.get(origin.url(path))         # that of /all itself may fail
+    assert client.get(origin.url("/")).status == 200
+    assert "cancels its tasks" in proxy.stderr()
+    assert proxy.worker.pid == worker
+    proxy.signal(signal.SIGTERM)
+    assert proxy.wait_exit() == 0
 
 
 def test_a_thread_of_a_module_keeps_neither_worker_nor_program(

@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from cutthrough.contained import drive
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.routes import Route
 from cutthrough.recording.play.player import Player, Settings
@@ -271,4 +272,27 @@ def test_no_file_of_a_session_is_touched_in_the_loop(tmp_path, monkeypatch):
         player.close()
     asyncio.run(run())
     assert session.get(2).hits == 1
+    session.close()
+
+
+def test_a_filter_that_cancels_all_tasks_leaves_the_mode_looked_at(tmp_path):
+    """The mode in force stayed that of the last look, without a word."""
+    session = Sessions(tmp_path).create("one", Manifest(count=5))
+    write_state(tmp_path, State("off", "one"))
+    loop, modes = asyncio.new_event_loop(), []
+
+    async def run():
+        player = Player(modes.append, AnswerCache())
+        player.configure(Settings(directory=str(tmp_path), session="one"))
+        await player.look()
+        for task in asyncio.all_tasks():
+            task.cancel()
+        await asyncio.sleep(0)
+        write_state(tmp_path, State("replay", "one"))
+        await asyncio.to_thread(
+            wait_until, lambda: modes[-1:] == ["replay"], lambda: str(modes))
+        player.close()
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()}, timeout=1)
+    drive(loop, run())
+    loop.close()
     session.close()

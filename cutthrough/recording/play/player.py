@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from cutthrough.contained import is_driven
 from cutthrough.exchange.work import Gate
 from cutthrough.recording.match.lanes import SharedLanes, path_of
 from cutthrough.recording.match.matcher import Matcher
@@ -147,12 +148,20 @@ class Player:
             follower.configure(settings, is_elsewhere=is_elsewhere)
         self._state_mark = (-1,)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._watch())
+            self._begin_to_watch()
+
+    def _begin_to_watch(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+        self._task.add_done_callback(self._on_watched)
+
+    def _on_watched(self, task: asyncio.Task[None]) -> None:
+        if task is self._task and is_driven():   # an operator's code has cancelled it
+            self._begin_to_watch()
 
     def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            self._task = None
+            task, self._task = self._task, None
+            task.cancel()
         self._stop_making()
         for follower in [*self._followers(), *self._given_up]:
             follower.count_last_hits()
