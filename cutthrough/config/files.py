@@ -5,9 +5,11 @@ does not end: either would stop the supervisor at a reload. This module knows no
 and does not interpret a file's content.
 """
 
+import codecs
 import contextlib
 import errno
 import os
+import resource
 import select
 import stat
 import time
@@ -80,6 +82,33 @@ def version_of(path: str) -> Version | None:
 
 def _version(status: os.stat_result) -> Version:
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def decode(data: bytes) -> str:
+    """Returns the text of a file. Raises FileError, which quotes nothing of it (R37).
+
+    A byte order mark, which editors of Windows write, is no part of it: it would be a
+    part of the first key, of the first user's name, or of a password.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise FileError("is UTF-16: save it as UTF-8") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FileError(f"is not UTF-8, in line {line}") from None
+
+
+def reason_of(number: int) -> str:
+    """The text of an errno. A file may be too large for the limit of this process,
+    which counts for memory that processes share, too."""
+    return os.strerror(number) + (limit_of_files() if number == errno.EFBIG else "")
+
+
+def limit_of_files() -> str:
+    """Of their size, for the end of a message; "": there is none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return "" if soft == resource.RLIM_INFINITY else f" (ulimit -f: {soft} bytes)"
 
 
 def read_file(path: str) -> bytes:

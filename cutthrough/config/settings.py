@@ -21,7 +21,7 @@ from cutthrough.config.config import (
     Config,
     ConfigError,
 )
-from cutthrough.config.files import FileError, read_file
+from cutthrough.config.files import FileError, decode, read_file
 from cutthrough.config.items import reasons_of
 from cutthrough.config.mistake import (
     MOST_NOTED,
@@ -261,13 +261,13 @@ def _read_toml(path: str, mistakes: list[Mistake]
     cannot be read at all.
     """
     try:
-        text = read_file(path).decode()
+        text = decode(read_file(path))
         table = read_toml(text, _is_secret)
     except OSError as error:
         raise ConfigError(path, "", error.strerror or str(error)) from None
     except TomlError as error:
         raise ConfigError(path, "", error.reason, error.place) from None
-    except ValueError as error:              # a device, or not UTF-8
+    except ValueError as error:              # a device, not UTF-8, a number of pages
         raise ConfigError(path, "", str(error)) from None
     texts, rows, places = {}, {}, Places(text, _is_secret)
     for key, value in table.items():
@@ -343,12 +343,12 @@ def read_secret_file(path: str, source: str, key: str) -> str:
     """Returns a secret's one line without its line end. Raises ConfigError."""
     try:
         text = parse_text(
-            read_file(path).decode().replace("\r\n", "\n").removesuffix("\n"))
+            decode(read_file(path)).replace("\r\n", "\n").removesuffix("\n"))
     except OSError as error:
         raise ConfigError(source, key, f"{path}: {error.strerror or error}") from None
     except FileError as error:
         raise ConfigError(source, key, f"{path}: {error}") from None
-    except ValueError:                       # not UTF-8, or a control character
+    except ValueError:                       # a control character
         raise ConfigError(source, key, f"{path}: is not one line of text") from None
     if not text:
         raise ConfigError(source, key, f"{path}: is empty")

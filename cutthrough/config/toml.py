@@ -71,6 +71,8 @@ class Places:
         return self._find(path, True)
 
     def _find(self, path: Path, value: bool) -> Place | None:
+        if (*path, 0) in self._spans and path not in self._spans:
+            path = (*path, 0)                # [[key]]
         while path and path not in self._spans:
             path, value = path[:-1], False
         if not path:

@@ -10,7 +10,7 @@ import os
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.config.files import FileError, read_file
+from cutthrough.config.files import FileError, decode, read_file
 from cutthrough.config.mistake import Mistake, nearest, noting, raise_all
 from cutthrough.policy.source import Code, Policy, PolicyError, User
 
@@ -165,15 +165,11 @@ def load_code(name: str) -> Code | None:
 
 
 def read_text(path: str) -> str:
-    """Returns a file's text. Raises PolicyError.
-
-    A byte order mark, which editors of Windows write, is no part of it: it would be a
-    part of the first user's name, who could never log in.
-    """
+    """Returns a file's text. Raises PolicyError."""
     try:
-        return read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError:              # the exception's text quotes the line (R37)
-        raise PolicyError(path, "", "is not UTF-8") from None
+        return decode(read_bytes(path))
+    except FileError as error:
+        raise PolicyError(path, "", str(error)) from None
 
 
 def read_bytes(path: str) -> bytes:

@@ -14,19 +14,27 @@ from typing import Any, TextIO
 
 # PIPE_BUF: a writable pipe takes this much at once and whole
 ATOMIC = 4096
+FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def open_nonblocking(fd: int) -> int:
     """Returns a new non-blocking descriptor of the same pipe or terminal, which the
     caller closes, or `fd` itself if it cannot be reopened."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-            return os.open(f"/proc/self/fd/{fd}", flags)
+            return os.open(f"/proc/self/fd/{fd}", FLAGS)
     except OSError:                          # of another user, no /proc, or closed
         pass
     return fd
+
+
+def open_path(path: str) -> int:
+    """Opens the path non-blocking, a FIFO without a reader too; "-": standard output.
+
+    Raises OSError."""
+    return open_nonblocking(1) if path == "-" else os.open(
+        path, FLAGS | os.O_CREAT, 0o640)
 
 
 class Nonblocking:

@@ -16,7 +16,9 @@ import stat
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 
 from libc.stdint cimport int64_t, uint32_t
+from libc.stdio cimport SEEK_END
 from libc.string cimport memcpy, memset, strerror
+from libc.time cimport time_t, tm
 from cutthrough.log.jsonline cimport put_method, put_url
 from cutthrough.log.text cimport (
     Q_URL, put_address, put_escaped, put_ms, put_number, put_padded, put_text, put_time)
@@ -24,12 +26,12 @@ from cutthrough.net.linux cimport (
     CLOCK_REALTIME, EAGAIN, ENOBUFS, ENOMEM, F_GETFL, F_SETFL, MSG_DONTWAIT, MSG_NOSIGNAL,
     O_APPEND, SEEK_CUR, clock_gettime, errno, fcntl, iovec, lseek, msghdr, pwrite, timespec)
 from cutthrough.net.linux cimport send as sys_send
-from cutthrough.log.nonblocking import open_nonblocking
+from cutthrough.config.files import reason_of
+from cutthrough.log.nonblocking import open_path
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
 from cutthrough.session.model.client cimport Client, peer_of, tried_of, user_of, worker_of_id
 from cutthrough.session.model.request cimport Request
-from libc.time cimport time_t, tm
 
 cdef extern from *:
     """
@@ -153,11 +155,15 @@ cdef class FileSink(LogSink):
         self.most_line = MOST_LINE if self.is_file else ATOMIC
         self.can_wait = not self.is_file and fd > 2
         self.is_own = isinstance(self.path, str) and self.path != "-"
-        self.torn = self.is_missing = False
-        self.due = self.heading if self.is_file else b""
-        self.is_begun, self.tries = False, 0
+        self.is_missing = False
+        self.begin()
         if self.due:
             self.write_heading()
+
+    cdef int begin(self) except -1:
+        self.due = self.heading if self.is_file else b""
+        self.torn, self.is_begun, self.tries = False, False, 0
+        return 0
 
     cdef bint write_heading(self) except -1:
         """Writes the heading if the file is empty; of several workers one does. False: lines wait
@@ -185,7 +191,7 @@ cdef class FileSink(LogSink):
 
     cdef int note_error(self, ssize_t r) except -1:
         self.is_missing = r < 0 and errno == ESTALE and self.is_own
-        self.error_text = None if r >= 0 or errno == EAGAIN else strerror(errno).decode()
+        self.error_text = None if r >= 0 or errno == EAGAIN else reason_of(errno)
         return 0
 
     cdef size_t send(self, const char *data, size_t n) except? 0:
@@ -194,6 +200,9 @@ cdef class FileSink(LogSink):
         cdef ssize_t r
         if self.is_missing and not self.try_reopen():
             return 0
+        if (self.heading and not self.due and self.is_file and self.is_own
+                and lseek(self.fd, 0, SEEK_END) == 0):
+            self.begin()                    # logrotate's `copytruncate`
         if self.due and not self.write_heading():
             return 0
         while done < n:
@@ -252,12 +261,6 @@ cdef class FileSink(LogSink):
         done = pwrite(self.fd, <const char *>b"\n", 1, end - 1) == 1
         fcntl(self.fd, F_SETFL, flags)
         return done
-
-
-def open_path(path):
-    """Opens the path non-blocking, for a FIFO without a reader too. Raises OSError."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    return open_nonblocking(1) if path == "-" else os.open(path, flags | os.O_CREAT, 0o640)
 
 
 cdef class DatagramSink(LogSink):

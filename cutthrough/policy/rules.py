@@ -347,7 +347,7 @@ class _Reader(ListReader):
     def read_limit(self, table: dict[str, Any], key: str) -> str:
         name = self.value(table, key, str, "a name of [limits]", "")
         if name not in self.known_limits:
-            self.fail(key, unknown_key(name, self.known_limits, "limits"))
+            self.fail(key, f"{name!r}: {unknown_key(name, self.known_limits, key)}")
         return name
 
     def read_names(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
@@ -359,7 +359,7 @@ class _Reader(ListReader):
         names = [value] if isinstance(value, str) else self.texts(table, key)
         for i, name in enumerate(names):
             if name not in known:
-                self.fail(key, unknown_key(name, known, key),
+                self.fail(key, f"{name!r}: {unknown_key(name, known, key)}",
                           None if names == [value] else i)
         return tuple(names)
 

@@ -51,6 +51,7 @@ class Outlet:
         self._store: Store | None = None
         self._to_index = True
         self._is_indexed = True              # False: indexing waits for the store
+        self._is_pruned = True
         self._index_from = 0.0
         self._lost = 0                       # rows since the last that was written
         self.pause_s = 0.0                   # until the next attempt; 0: it is usable
@@ -178,13 +179,16 @@ class Outlet:
                 self._measured = now
                 store.measure()
             store.prune()
+            self._is_pruned = True
             self._note_back()
             self._to_index |= not self._is_indexed
         except NotNow as error:
             self._note_away(error)
             self._kept_house = time.monotonic()
         except StoreError as error:
-            log.error("captured exchanges cannot be deleted: %s", error)
+            if self._is_pruned:              # a disk may be full for days
+                log.error("captured exchanges cannot be deleted: %s", error)
+            self._is_pruned = False
 
     def index_some(self) -> None:
         """Between two writes, of which each may be followed by the next: else a store
@@ -201,9 +205,9 @@ class Outlet:
             self._to_index = self._open().index(INDEX_ROWS)
             self._is_indexed = True
         except StoreError as error:
-            self._to_index = self._is_indexed = False
-            if not isinstance(error, NotNow):
+            if self._is_indexed and not isinstance(error, NotNow):
                 log.error("captured exchanges cannot be indexed: %s", error)
+            self._to_index = self._is_indexed = False
 
     def finish(self) -> None:
         """Indexes rows for a moment, and closes it: the next writer, which reads the

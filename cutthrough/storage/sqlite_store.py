@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cutthrough.config.files import limit_of_files
 from cutthrough.exchange.columns import ADDED, COLUMNS, PACKED
 from cutthrough.exchange.packing import LEAST, Packer
 from cutthrough.storage.sqlite_insert import Inserter
@@ -105,7 +106,8 @@ def explained(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xff
         kind = _KINDS.get(code, Refused if code else StoreError)
-        raise kind(f"{path}: {error}") from None
+        limit = limit_of_files() if code == sqlite3.SQLITE_IOERR else ""
+        raise kind(f"{path}: {error}{limit}") from None
 
 
 @contextlib.contextmanager

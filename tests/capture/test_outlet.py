@@ -15,7 +15,7 @@ from cutthrough.storage import outlet as outlets
 from cutthrough.storage import sqlite_store
 from cutthrough.storage.outlet import Outlet, Queue
 from cutthrough.storage.sqlite_store import SqliteReader, SqliteStore
-from cutthrough.storage.store import NotNow
+from cutthrough.storage.store import NoRoom, NotNow
 from cutthrough.tape.batch import Batch
 from tests.capture.flows import row
 from tests.capture.settings import SETTINGS
@@ -310,3 +310,23 @@ def found(file, words):
     count = len(list(reader.flows(words)))
     reader.close()
     return count
+
+
+def test_what_a_full_disk_keeps_from_being_done_is_said_once(
+        outlet, monkeypatch, caplog):
+    """It was said each second, for as long as the disk was full."""
+    outlet.write(batch(1))
+
+    def fail(*args):
+        raise NoRoom("database or disk is full")
+
+    monkeypatch.setattr(SqliteStore, "index", fail)
+    for _ in range(3):
+        outlet.index()
+        outlet._delete_old(0)                # which has it indexed again
+    monkeypatch.setattr(SqliteStore, "prune", fail)
+    for _ in range(3):
+        outlet._delete_old(0)
+    assert [record.message for record in caplog.records] == [
+        f"captured exchanges cannot be {done}: database or disk is full"
+        for done in ("indexed", "deleted")]

@@ -1,5 +1,6 @@
 """Reads from the disk never block: pipes have a bound, devices are refused."""
 
+import contextlib
 import os
 import pwd
 import subprocess
@@ -102,3 +103,45 @@ def test_a_user_without_a_home_has_none_where_the_user_is(given, monkeypatch):
     assert default_directory().startswith(HOMELESS)
     assert default_flows({}).startswith(HOMELESS)
     assert home_of({"HOME": "/home/user"}) == "/home/user"
+
+
+# Windows' editors write a byte order mark
+@pytest.mark.parametrize(("data", "said"), [
+    (b"\xef\xbb\xbfidle_timeout = '1s'\n", ""),
+    ("idle_timeout = '1s'\n".encode("utf-16"), "is UTF-16: save it as UTF-8"),
+    (b"watch = true\n# \xff\n", "is not UTF-8, in line 2"),
+])
+@pytest.mark.parametrize("option", ["file", "policy", "password_file"])
+def test_a_file_is_utf_8_with_or_without_a_mark(tmp_path, option, data, said):
+    """With the mark the first line of a configuration was no statement, and a password
+    was another one. Without UTF-8, the reason was Python's."""
+    path = tmp_path / "file"
+    if option == "policy":
+        data = data.replace(b"idle_timeout = '1s'", b"default = 'allow'").replace(
+            b"watch = true", b"cut = true")
+    elif option == "password_file" and not said:
+        data = data.replace(b"idle_timeout = '1s'\n", b"secret")
+    path.write_bytes(data)
+    with contextlib.ExitStack() as stack:
+        if said:
+            stack.enter_context(pytest.raises((ConfigError, PolicyError), match=said))
+        if option == "file":
+            assert load((), {}, str(path)).idle_timeout == 1
+        elif option == "password_file":
+            given = load(["--user", "me", "--password-file", str(path)])
+            assert given.password == "secret"
+        else:
+            assert load_policy(from_options(
+                policy=str(path), user="me", password="secret")).default == "allow"
+
+
+def test_a_start_names_the_limit_of_a_file_s_size():
+    """Memory that processes share counts too: it said "File too large" alone."""
+    code = ("import os, resource, sys; "
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000)); "
+            "os.execv(sys.executable, [sys.executable, '-m', 'cutthrough', 'serve', "
+            "'--listen', '127.0.0.1:0', '--access-log', 'off'])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True,
+                          capture_output=True, env=clean_environment())
+    assert done.returncode == 1
+    assert done.stderr.endswith("File too large (ulimit -f: 100000 bytes)\n")

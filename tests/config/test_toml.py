@@ -174,3 +174,12 @@ def test_a_file_of_another_kind_is_refused_in_time(tmp_path):
     with pytest.raises(PolicyError) as refused:
         read_policy(policy, "p", str)
     assert MOST_NOTED <= len(refused.value.all) < MOST_NOTED + 10
+
+
+def test_a_list_of_tables_in_place_of_a_value_has_its_line(tmp_path):
+    """The mistake had none."""
+    path = tmp_path / "cutthrough.toml"
+    path.write_text("watch = true\n[[idle_timeout]]\n[[idle_timeout]]\n")
+    with pytest.raises(ConfigError) as caught:
+        load(file=str(path))
+    assert caught.value.place.line == 2

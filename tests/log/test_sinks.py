@@ -69,7 +69,8 @@ def run(script: str, *args: str, **more: str) -> list[str]:
 def test_a_line_that_was_half_written_is_written_again(
         tmp_path: Path, kind: str, left: int) -> None:
     path = tmp_path / "log"
-    assert run(FILL, str(path), kind) == ["[400, 0] File too large", "None"]
+    assert run(FILL, str(path), kind) == [
+        "[400, 0] File too large (ulimit -f: 450 bytes)", "None"]
     text = path.read_text()
     assert text.endswith("\n")
     whole, half = text.splitlines()[:4], text.splitlines()[4]
@@ -94,7 +95,8 @@ path, most = sys.argv[1], int(sys.argv[2])
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
 sink = FileSink(path, heading=b"time,client\\n")
-assert offer(sink, b"1,a\\n") == 0 and sink.error_text
+assert offer(sink, b"1,a\\n") == 0
+assert sink.error_text == f"File too large (ulimit -f: {most} bytes)"
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 assert offer(sink, b"1,a\\n") == 4 and sink.error_text is None
 """
@@ -110,6 +112,19 @@ def test_a_file_that_is_made_on_a_full_disk_has_its_heading_later(
     *half, heading, line = path.read_text().splitlines()
     assert (heading, line) == ("time,client", "1,a")
     assert len(half) == (most > 0)
+
+
+def test_an_emptied_file_has_its_heading_again(tmp_path: Path) -> None:
+    """logrotate's `copytruncate` left a file without one."""
+    path = tmp_path / "access.csv"
+    sinks = [FileSink(str(path), heading=b"time,client\n") for _ in range(2)]
+    for _ in range(2):
+        for sink in sinks:
+            assert offer(sink, b"1,a\n") == 4
+        assert path.read_text() == "time,client\n1,a\n1,a\n"
+        os.truncate(path, 0)
+    for sink in sinks:
+        sink.close()
 
 
 def test_a_line_waits_for_the_heading_that_another_worker_writes(tmp_path: Path

@@ -336,8 +336,8 @@ MISTAKES = [
      "sni: is of tunnels only, which have no `paths`"),
     (RULE + "cut = 1", "cut: takes true or false"),
     (RULE + "limits = 'slo'\n[limits.slow]",
-     "limits: no such limits; did you mean slow?"),
-    (RULE + "limits = ''", "limits: no such limits"),
+     "limits: 'slo': no such limits; did you mean slow?"),
+    (RULE + "limits = ''", "limits: '': no such limits"),
     # lists
     (RULE + "hosts = ['@socal']\n[lists]\nsocial = []",
      "hosts: @socal: no such list; did you mean social?"),
