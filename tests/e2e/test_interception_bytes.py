@@ -205,6 +205,49 @@ def test_a_reload_that_refuses_it_ends_it(start, make_origin, dial):
     proxy.wait_reason("destination_denied", kind="tunnel")
 
 
+HOOK = """
+    import asyncio, pathlib
+    from cutthrough import Decision
+
+    asked = 0
+
+    async def decide(request):
+        global asked
+        asked += 1
+        while asked == 2 and not pathlib.Path("{go}").exists():
+            pathlib.Path("{inside}").touch()
+            await asyncio.sleep(0.01)       # between two looks at a file
+        return Decision(True)
+"""
+
+
+@pytest.mark.parametrize("rules", [ALL, ALL + "cut = true\n"])
+def test_it_waits_for_the_hook(start_policy, make_origin, dial, tmp_path, rules):
+    """Its origin is connected, so it became a tunnel while it waited: `DECIDE cannot
+    become TUNNEL`. If a reload came meanwhile, its rules judged it by the address of a
+    connection that it did not have."""
+    inside, go = tmp_path / "inside", tmp_path / "go"
+    proxy = start_policy(rules, config(), hook=HOOK.format(inside=inside, go=go))
+    client = enter(proxy, dial(proxy), make_origin(silent_tls(echo)).port)
+    client.send(MQTT)
+    wait_until(inside.exists, "the second question")
+    proxy.policy.write_text("limits.x.tunnels = 9\n" + rules)
+    assert "refused" not in proxy.hup()
+    go.touch()
+    assert client.read_exact(len(MQTT)) == MQTT
+
+
+def test_it_waits_for_its_rate(start_policy, make_origin, dial):
+    """As behind the hook: `HELD cannot become TUNNEL`."""
+    proxy = start_policy(
+        "[limits.default]\nrequests_per_second = 20\nburst = 1\nqueue = 5\n"
+        + ALL.replace(HERE, 'hosts = ["a.example"]\n'),
+        config('address_floor = "off"\n'))
+    client = enter(proxy, dial(proxy), make_origin(silent_tls(echo)).port)
+    client.send(MQTT)
+    assert client.read_exact(len(MQTT)) == MQTT
+
+
 def test_limits_count_it(start, make_origin, dial):
     limited = "[limits.default]\ntunnels = 1\n" + ALL
     proxy, origin = start(limited), make_origin(silent_tls(echo))

@@ -37,6 +37,7 @@ JOURNEYS = [
     "HEAD HELD HELD DECIDE HELD RESOLVE HELD DIAL",     # a rule has faults
     "IDLE HELD IDLE", "AUTH HELD LINGER",
     "HEAD HELD REQUEST", "HELD RESPONSE", "HELD RELAY", "REQUEST HELD RELAY",
+    "HEAD DECIDE TUNNEL", "HEAD HELD TUNNEL",   # inside an interception, of no HTTP
     "HEAD DIAL HELD", "DIAL DECIDE",        # behind another request's connection
     "IDLE RESPONSE HELD RELAY",             # a dead connection, and replay from now on
     "HEAD DECIDE RESPONSE",

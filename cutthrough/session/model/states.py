@@ -26,8 +26,10 @@ class Row(NamedTuple):
 # another parent. If a transparent request's name does not resolve to its destination,
 # the hook is called again, for the address, and an idle connection to it leads to
 # REQUEST or RESPONSE. An intercepted CONNECT leads from SECURE to
-# HEAD: the client's handshake follows, and then requests. SECURE leads to RESOLVE or
-# DIAL once more if an origin refuses its server name (retry_without_sni).
+# HEAD: the client's handshake follows, and then requests; or bytes that are no HTTP,
+# which become a TUNNEL from HEAD, DECIDE or HELD, because their origin is connected.
+# SECURE leads to RESOLVE or DIAL once more if an origin refuses its server name
+# (retry_without_sni).
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST",
                  "RESPONSE", "STREAMS", "TUNNEL", "DATAGRAMS", "LINGER", "CLOSED"),
@@ -37,12 +39,13 @@ TABLE = (
         "keepalive_timeout", "keepalive_timeout"),
     Row("AUTH", ("HEAD", "DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE",
                  "IDLE", "LINGER", "CLOSED"), "auth_timeout", "auth_timeout"),
-    Row("DECIDE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE",
-                   "LINGER", "CLOSED"), "policy_hook_timeout", "policy_unavailable"),
+    Row("DECIDE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL",
+                   "IDLE", "LINGER", "CLOSED"),
+        "policy_hook_timeout", "policy_unavailable"),
     # Its deadline is that of what has it: a latency, filters, a player, a rate, the
     # recorder; see end_hold in act
     Row("HELD", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "RELAY",
-                 "IDLE", "LINGER", "CLOSED"), "", "filter_timeout"),
+                 "TUNNEL", "IDLE", "LINGER", "CLOSED"), "", "filter_timeout"),
     Row("RESOLVE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE",
                     "LINGER", "CLOSED"), "dns_timeout", "dns_timeout"),
     # To DECIDE and HELD: it has waited for another request's connection (see turns)
