@@ -30,5 +30,9 @@ cdef int ask_connect(Client c, Inside inside, Snapshot snapshot, Verdict *verdic
                      Verdict *named) except -1
 # Makes this verdict the request's. Returns its Outcome.
 cdef int take_verdict(Client c, const Verdict *verdict, const Address *address) except -1
-# The destination's address, of a connected tunnel; NULL: it is not known here.
+# The outcome of the floor for this address, unless this verdict of the snapshot's rules, or that about
+# the CONNECT around the request, opens it.
+cdef int floor_outcome(Client c, Snapshot snapshot, const Verdict *verdict,
+                       const Address *address) except -1
+# The destination's address; NULL: it is not known here.
 cdef const Address *known_address(Client c, Address *out) except? NULL

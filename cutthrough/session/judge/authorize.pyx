@@ -133,15 +133,25 @@ cdef int judge_address(Client c, const Address *address) except -1:
         if outcome != OK or verdict.opens_floor:
             return outcome
     outcome = c.snapshot.judge_floor(address.family, address.bytes)
-    return OK if outcome != OK and is_opened_by_connect(c) else outcome
+    return OK if outcome != OK and is_opened_by_connect(c, c.snapshot) else outcome
 
 
-cdef bint is_opened_by_connect(Client c) except -1:
+cdef int floor_outcome(Client c, Snapshot snapshot, const Verdict *verdict,
+                       const Address *address) except -1:
+    cdef int outcome
+    if address == NULL or verdict.opens_floor or c.request.for_origin or (
+            c.request.hop.kind == HOP_LOCAL):
+        return OK
+    outcome = snapshot.judge_floor(address.family, address.bytes)
+    return OK if outcome != OK and is_opened_by_connect(c, snapshot) else outcome
+
+
+cdef bint is_opened_by_connect(Client c, Snapshot snapshot) except -1:
     """The CONNECT named the address, and a rule opens the floor for it (R27)."""
     cdef Verdict verdict, named
-    if c.request.narrowed != CERTIFIED or c.snapshot.acl is None:
+    if c.request.narrowed != CERTIFIED or snapshot.acl is None:
         return False
-    ask_connect(c, <Inside>c.entrance, c.snapshot, &verdict, &named)
+    ask_connect(c, <Inside>c.entrance, snapshot, &verdict, &named)
     return verdict.outcome == OK and verdict.opens_floor
 
 
@@ -207,9 +217,7 @@ cdef int judge_opening(Client c) except -1:
         return acl.outcome_by_opening(&q, before, verdict.rule)
     if verdict.maybe or not acl.share_way(before, verdict.rule):
         return DESTINATION_DENIED       # it is connected by another way than this rule's
-    if address != NULL and not verdict.opens_floor and c.request.hop.kind != HOP_LOCAL:
-        return c.snapshot.judge_floor(address.family, address.bytes)
-    return OK
+    return floor_outcome(c, c.snapshot, &verdict, address)
 
 
 cdef int judge_late(Client c) except -1:
@@ -217,11 +225,9 @@ cdef int judge_late(Client c) except -1:
     the first rule (R41)."""
     cdef Verdict verdict
     cdef Address literal
-    cdef const Address *address
-    cdef int outcome
+    cdef const Address *address = known_address(c, &literal)
     if c.snapshot.acl is None:
         return OK
-    address = literal_of(c, &literal) if c.origin is None else known_address(c, &literal)
     ask_rules(c, c.snapshot, address, &verdict)
     if verdict.outcome != OK:
         c.request.rule = verdict.rule
@@ -229,10 +235,7 @@ cdef int judge_late(Client c) except -1:
         return verdict.outcome
     if verdict.maybe or not c.snapshot.acl.share_way(c.request.rule, verdict.rule):
         return DESTINATION_DENIED       # it is connected by another way than this rule's
-    if address == NULL or verdict.opens_floor or c.request.hop.kind == HOP_LOCAL:
-        return OK
-    outcome = c.snapshot.judge_floor(address.family, address.bytes)
-    return OK if outcome != OK and is_opened_by_connect(c) else outcome
+    return floor_outcome(c, c.snapshot, &verdict, address)
 
 
 cdef int judge_server_name(Client c) except -1:
@@ -254,9 +257,9 @@ cdef int judge_server_name(Client c) except -1:
 
 
 cdef const Address *known_address(Client c, Address *out) except? NULL:
-    """The destination's address, of a connected tunnel; NULL: a parent resolves its name, or the
+    """The destination's address; NULL: it is not known yet, a parent resolves its name, or the
     operator has named the server."""
-    if c.origin.address.family and not c.request.for_origin:
+    if c.origin is not None and c.origin.address.family and not c.request.for_origin:
         return &c.origin.address
     return literal_of(c, out)
 

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Requests and tunnels under way are judged by a newer snapshot.
 
-A reload judges each tunnel again. If a new rule with `cut` refuses a tunnel, the tunnel is cut; if
-the tunnel is intercepted, the requests inside are. The same holds if another process let a tunnel
-in, or if a request becomes a tunnel after a reload.
+A reload judges each tunnel again. If the new rules or their floor refuse a tunnel, it is cut if the
+rule that refuses it has `cut` set, or the rule that let it in had; if the tunnel is intercepted, the
+requests inside are. The same holds if another process let a tunnel in, or if a request becomes a
+tunnel after a reload.
 
 If the newer rules name limits, these hold from the next turn on: see charge.
 
@@ -19,7 +20,7 @@ from cutthrough.policy.auth cimport Account
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
 from cutthrough.session.judge.authorize cimport (
-    ask_connect, ask_rules, known_address, take_verdict)
+    ask_connect, ask_rules, floor_outcome, known_address, take_verdict)
 from cutthrough.session.model.charge cimport limits_of_rule
 from cutthrough.session.model.client cimport (
     Client, extras_of, is_between_requests, is_certified_before)
@@ -29,8 +30,8 @@ from cutthrough.session.model.state cimport DECIDE, HALF_CLOSED, PEEK, RELAY, RE
 
 
 def recheck(Context context):
-    """Judges every tunnel by the newest snapshot, and cuts each one that is refused by a rule
-    with `cut`; of one that is opened, the requests inside. Returns how many."""
+    """Judges every tunnel by the newest snapshot, and cuts each one that is refused if a rule asks
+    for that by `cut`; of one that is opened, the requests inside. Returns how many."""
     cdef Client client = <Client>context.newest
     cdef Client older
     count = 0
@@ -83,19 +84,24 @@ cdef bint is_cut_meanwhile(Client c) except -1:
 
 cdef bint must_cut(Client c, Snapshot newest) except -1:
     cdef Verdict verdict
-    cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.request.rule)
     cdef Account account = c.account
     cdef bint refused
-    if is_intercepted(c):
-        asked_for = (<Inside>c.entrance).cuts or (asked_for and c.request.is_tunnel)
     if newest is c.snapshot:
-        return account.has_expired() and asked_for
+        return account.has_expired() and (is_asked_for(c) or (
+            is_intercepted(c) and (<Inside>c.entrance).cuts))
     verdict.rule = NOT_ASKED
-    refused = is_refused_by(c, newest, asked_for, &verdict)
+    refused = is_refused_by(c, newest, is_asked_for(c), &verdict)
     c.account = account                     # its subjects are those of c.snapshot's rules
     if c.request.is_tunnel and not refused:
         note_limits(c, newest, &verdict)
     return refused
+
+
+cdef bint is_asked_for(Client c) noexcept:
+    """Has the rule that let the request in `cut` set? A request inside an interception that is no
+    tunnel has its CONNECT's rule for that."""
+    return c.snapshot.acl is not None and c.snapshot.acl.cuts(c.request.rule) and (
+        c.request.is_tunnel or not is_intercepted(c))
 
 
 cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
@@ -103,22 +109,27 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
     """Is it to be cut? `asked_for`: the rule that let it in has `cut` set."""
     cdef Address literal
     cdef Verdict named
+    cdef bint outer_asked_for = is_intercepted(c) and (<Inside>c.entrance).cuts
     account = account_in(c, newest)
     if account is None:
-        return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
+        return asked_for or outer_asked_for or (newest.acl is not None and newest.acl.cuts(-1))
     c.account = account
     if c.account.has_expired():
-        return asked_for
+        return asked_for or outer_asked_for
     if newest.acl is None:
         return False
     if is_intercepted(c):                   # the tunnel around it
         ask_connect(c, <Inside>c.entrance, newest, verdict, &named)
-        if is_cut_by(verdict) or is_cut_by(&named):
+        if is_cut_by(verdict, outer_asked_for) or is_cut_by(&named, outer_asked_for):
+            return True
+        if c.origin is None:                # a tunnel of it is judged once more: is_cut_meanwhile
+            return False
+        if not named.opens_floor and is_cut_by_floor(c, newest, verdict, outer_asked_for):
             return True
         if not c.request.is_tunnel:
             return False
     ask_rules(c, newest, known_address(c, &literal), verdict)
-    return is_cut_by(verdict)
+    return is_cut_by(verdict, asked_for) or is_cut_by_floor(c, newest, verdict, asked_for)
 
 
 cdef int find_limits(Client c, Snapshot newest) except -1:
@@ -152,9 +163,16 @@ cdef int note_limits(Client c, Snapshot newest, const Verdict *verdict) except -
     return 0
 
 
-cdef bint is_cut_by(const Verdict *verdict) noexcept nogil:
+cdef bint is_cut_by(const Verdict *verdict, bint asked_for) noexcept nogil:
     # Without an address, what passes only until it is known does not pass
-    return (verdict.outcome != OK or verdict.maybe) and verdict.cut
+    return (verdict.outcome != OK or verdict.maybe) and (asked_for or verdict.cut)
+
+
+cdef bint is_cut_by_floor(Client c, Snapshot newest, const Verdict *verdict,
+                          bint asked_for) except -1:
+    cdef Address literal
+    return (asked_for or verdict.cut) and (
+        floor_outcome(c, newest, verdict, known_address(c, &literal)) != OK)
 
 
 cdef bint readmit(Client c, bint asked_for) except -1:
