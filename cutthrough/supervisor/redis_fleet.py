@@ -135,7 +135,8 @@ class RedisFleet:
         if self._is_up:
             with contextlib.suppress(*ERRORS):
                 async with asyncio.timeout(PATIENCE_S):
-                    await self._sync()
+                    while await self._sync() and self._unpublished:
+                        pass
                     self._number = 0
                     while (await self._exchange({}, is_leaving=True)).target:
                         pass
@@ -166,8 +167,10 @@ class RedisFleet:
             self._position, self._day = 0, now_s // DAY_S       # receives all users
         self._collect(now_s)
         target = await self._step(now_s)
-        # Not until nothing is new: many active programs would never pause
-        while self._is_current and (self._unpublished or self._position < target):
+        # Not until nothing is new: many active programs would never pause. Who writes
+        # to Redis says how much there is to receive, so a stop does not wait for it
+        while self._is_current and not self._over.is_set() and (
+                self._unpublished or self._position < target):
             await self._step(now_s)
         return self._is_current
 
@@ -214,6 +217,8 @@ class RedisFleet:
         if answer.number == 0:
             self._is_current = False
             return 0
+        if answer.target and answer.position <= self._position:
+            raise exceptions.InvalidResponse("there is more, but the position stays")
         self._steps += 1
         self._instances = answer.instances
         self._position = answer.position

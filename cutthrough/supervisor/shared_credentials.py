@@ -177,14 +177,15 @@ class Exchange:
                                now - (now_us - since_us) / 1e6)
                    for entry, since_us in batch)])
         del self._waiting[:len(batch)]
-        self._position = int(position)
+        before, self._position = self._position, int(position)
         self._take(rows, now, now_us)
         self.steps += 1
         if self.is_away is not False:
             say("fleet: verified credentials are shared through Redis"
                 + (" again" if self.is_away else ""))
             self.is_away = False
-        return bool(more) or bool(self._waiting)
+        # If the position stays, there is nothing more, whatever Redis says
+        return bool(more and self._position > before) or bool(self._waiting)
 
     def _collect(self) -> None:
         """Returns new verified credentials of workers that no host has sent."""

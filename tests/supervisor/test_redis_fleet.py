@@ -1,5 +1,6 @@
 """The fleet's exchange with a real Redis: many users, lost answers, other days."""
 
+import asyncio
 import contextlib
 import re
 import time
@@ -20,6 +21,7 @@ from tests.support.members import Member, Relay, becomes
 from tests.support.peer import Peer, expire, key, sums
 from tests.support.proxy import ROOT
 from tests.support.redis import PASSWORD, PROGRAM, Redis
+from tests.support.wait import PATIENCE
 
 DAY = 86400
 
@@ -302,6 +304,41 @@ async def test_one_that_goes_lets_go_and_its_bytes_stay(join):
     await a.fleet.leave()
     await becomes(lambda: b.uses("u") == (0, 0, 5000), "the bytes alone")
     held.close()
+
+
+class Endless:
+    """A Redis that always has more; `stride`: by which its position advances."""
+
+    is_open = True
+
+    def __init__(self, stride: int) -> None:
+        self.stride, self.steps = stride, 0
+
+    async def run(self, script: str, keys: list[str], values: list[object]) -> list:
+        await asyncio.sleep(0)
+        self.steps += 1
+        return [self.steps, str(1 + self.steps * self.stride), 2**53, 1, ""]
+
+    async def close(self) -> None: ...
+
+
+async def test_a_redis_that_always_has_more_delays_no_stop():
+    """The stop of the whole program waited for its last position, for ever."""
+    member, redis = Member("member", "redis://127.0.0.1:1/0", ["u"]), Endless(1)
+    member.fleet._link = redis
+    member.fleet.start()
+    await becomes(lambda: redis.steps > 9, "steps without a pause")
+    async with asyncio.timeout(PATIENCE):
+        await member.fleet.leave()
+
+
+async def test_more_without_a_position_that_advances_is_an_error():
+    """The supervisor asked again at once, for ever."""
+    member, redis = Member("member", "redis://127.0.0.1:1/0", ["u"]), Endless(0)
+    member.fleet._link = redis
+    member.fleet.start()
+    await becomes(lambda: member.fleet.state().failures["error"], "an error")
+    await member.fleet.leave()
 
 
 async def test_what_redis_lost_unnoticed_is_told_again(join, redis, client):

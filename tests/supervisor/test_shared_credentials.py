@@ -114,6 +114,25 @@ async def test_what_came_from_others_is_not_sent_again(join, redis):
     await until(lambda: redis.ask("ZCARD", NAME) == 2, "the newer one")
 
 
+class Endless:
+    """A Redis that always has more, at one position."""
+
+    async def run(self, script: str, keys: list[str], values: list[object]) -> list:
+        return ["7", 1, []]
+
+    async def close(self) -> None: ...
+
+
+async def test_more_at_a_position_that_stays_is_not_asked_for_at_once():
+    """The supervisor asked again without a pause, for ever."""
+    host = Host("redis://127.0.0.1:1/0", KEY, 300.0, HASH)
+    host.exchange._link = Endless()
+    assert await host.exchange._step(), "from 0 to 7"
+    assert not await host.exchange._step()
+    host.exchange.stop()
+    await host.exchange.over()
+
+
 async def test_another_record_is_not_the_same_user(join):
     first = join()
     second = join(hash=bcrypt.hashpw(b"one", bcrypt.gensalt(4)).decode())
