@@ -5,6 +5,7 @@ after the rows are in, when there is time for it.
 """
 
 import contextlib
+import functools
 import itertools
 import os
 import sqlite3
@@ -19,6 +20,7 @@ from cutthrough.storage.sqlite_insert import Inserter
 from cutthrough.storage.sqlite_place import Place, make_file
 from cutthrough.storage.sqlite_words import (
     RUNS,
+    SIZE,
     UNPACKED,
     Words,
     unpacked_text,
@@ -55,6 +57,7 @@ MOST_WAL_BYTES = 64 << 20
 # Of a new file. A row of two heads fills a third of SQLite's usual 4096, and its insert
 # and deletion take 17 µs of CPU there, 9.5 µs here
 PAGE_BYTES = 16384
+_LENIENT = functools.partial(str, encoding="utf-8", errors="replace")
 _ANY = ("request_body", "response_body", *PACKED.values())
 _KINDS: dict[int, type[StoreError]] = {
     **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
@@ -90,8 +93,9 @@ INSERT INTO state VALUES ('indexed', 0);
 {RUNS}
 PRAGMA user_version = {VERSION};
 """
+_OLDEST = f"SELECT id, {SIZE} FROM flows ORDER BY id LIMIT ?"
 # By an index: one that has lasted long is passed over
-_OLD = ("SELECT id, bytes FROM flows INDEXED BY flows_by_request "
+_OLD = (f"SELECT id, {SIZE} FROM flows INDEXED BY flows_by_request "
         "WHERE begun_us < ? AND ended_us < ? ORDER BY begun_us LIMIT ?")
 _LIGHT = (f"SELECT {', '.join(f'flows.{name}' for name in LIGHT)}, marks.tag, "
           "marks.comment FROM flows LEFT JOIN marks ON marks.id = flows.id WHERE ")
@@ -229,7 +233,7 @@ class SqliteStore:
     def measure(self) -> None:
         with explained(self._path):
             (self._bytes,) = self._base.execute(
-                "SELECT coalesce(sum(bytes), 0) FROM flows").fetchone()
+                f"SELECT coalesce(sum({SIZE}), 0) FROM flows").fetchone()
 
     def write(self, rows: Rows) -> int:
         batch = rows if isinstance(rows, Batch) else self._batch_of(rows)
@@ -267,8 +271,7 @@ class SqliteStore:
         so many."""
         (newest,) = self._base.execute("SELECT max(id) FROM flows").fetchone()
         last = count = freed = 0
-        for number, size in self._base.execute(
-                "SELECT id, bytes FROM flows ORDER BY id LIMIT ?", (most,)):
+        for number, size in self._base.execute(_OLDEST, (most,)):
             if not ((self._count and number <= newest - self._count)
                     or (self._most_bytes and self._bytes > self._most_bytes)
                     ) or freed >= most_bytes:
@@ -387,6 +390,12 @@ class SqliteReader:
 
     def _select(self, statement: str, values: Sequence[Any]) -> list[sqlite3.Row]:
         with explained(self._path):
+            try:
+                return self._base.execute(statement, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if not str(error).startswith("Could not decode"):
+                    raise
+            self._base.text_factory = _LENIENT   # a damaged page costs its octets alone
             return self._base.execute(statement, values).fetchall()
 
     def newest(self) -> int:

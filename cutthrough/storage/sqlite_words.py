@@ -22,14 +22,15 @@ from cutthrough.storage.store import WORDS, split_words
 # character of the text: some 50 ms each
 MOST_INDEXED_BYTES, MOST_PAIRS = 1 << 20, 256 << 10
 
+# Of a row, also if a damaged page has it as a text or without a value
+SIZE: Final = "CAST(coalesce(bytes, 0) AS INTEGER)"
 RUNS: Final = """
 CREATE VIRTUAL TABLE IF NOT EXISTS runs USING fts5(text, content='');
 INSERT OR IGNORE INTO state VALUES ('paired', 0);
 """
-# The texts of a row, whether they are in zstd or not. `texts`, the words' own view, is
-# that of earlier programs, which know no other
-UNPACKED: Final = """
-CREATE VIEW IF NOT EXISTS unpacked AS SELECT id, url, request_head, response_head,
+# The texts of a row, whether they are in zstd or not. Messages that a damaged page has
+# made no JSON have no words: else the row could not be deleted, and no row be added
+_TEXTS = """unpacked AS SELECT id, url, request_head, response_head,
     CASE WHEN typeof(request_body) = 'text' THEN request_body
         WHEN request_packed IS NOT NULL THEN unpacked_text(request_packed)
         END AS request_body,
@@ -37,11 +38,17 @@ CREATE VIEW IF NOT EXISTS unpacked AS SELECT id, url, request_head, response_hea
         WHEN response_packed IS NOT NULL THEN unpacked_text(response_packed)
         END AS response_body,
     CASE WHEN messages IS NOT NULL OR messages_packed IS NOT NULL THEN (
-        SELECT group_concat(json_extract(value, '$.text'), char(10))
-        FROM json_each(coalesce(messages, unpacked_text(messages_packed)))
+        SELECT group_concat(CASE type WHEN 'object' THEN
+            json_extract(value, '$.text') END, char(10))
+        FROM (SELECT coalesce(messages, unpacked_text(messages_packed)) AS whole),
+            json_each(CASE WHEN json_valid(whole) THEN whole END)
         ) END AS messages
     FROM flows;
 """
+# `texts`, the words' own view, is that of earlier programs, which know no other
+UNPACKED: Final = f"CREATE VIEW IF NOT EXISTS {_TEXTS}"
+# In a connection it stands before that of the file, which may be an earlier program's
+OWN_UNPACKED: Final = f"CREATE TEMP VIEW {_TEXTS}"
 _NAMES = ", ".join(WORDS)
 _TEXT = " || char(10) || ".join(f"coalesce({name}, '')" for name in WORDS)
 _INDEX = (f"INSERT INTO words (rowid, {_NAMES}) "
@@ -51,17 +58,17 @@ _FORGET = (f"INSERT INTO words (words, rowid, {_NAMES}) "
 _PAIR = "INSERT INTO runs (rowid, text) VALUES (?, ?)"
 _UNPAIR = "INSERT INTO runs (runs, rowid, text) VALUES ('delete', ?, ?)"
 # Rows with characters beyond ASCII, without a call for each of the others
-_UNPAIRED = f"""SELECT id, text FROM (
+_UNPAIRED = f"""SELECT id, CAST(text AS BLOB) FROM (
     SELECT id, {_TEXT} AS text FROM unpacked WHERE id > ? AND id <= ?)
     WHERE length(CAST(text AS BLOB)) <> length(text) ORDER BY id"""
 # FTS5's own table has a row for each row of `runs`
-_PAIRED = f"""SELECT id, {_TEXT} FROM unpacked WHERE id IN (
+_PAIRED = f"""SELECT id, CAST({_TEXT} AS BLOB) FROM unpacked WHERE id IN (
     SELECT id FROM runs_docsize WHERE id >= ? AND id <= ?)"""
 
 
 def unpacked_text(packed: bytes | None) -> str | None:
     """None, too, if it is no text, or cannot be read: then it has no words."""
-    if packed is None:
+    if not isinstance(packed, bytes):
         return None
     try:
         body = unpack(packed)
@@ -77,6 +84,7 @@ class Words:
     def __init__(self, base: sqlite3.Connection, *, writes: bool = False) -> None:
         """`writes`: adds what a file of an earlier program lacks."""
         self._base = base
+        base.execute(OWN_UNPACKED)
         self._has_runs = self._look()
         if writes and not self._has_runs:
             base.executescript(f"BEGIN IMMEDIATE; {RUNS} COMMIT;")
@@ -95,7 +103,7 @@ class Words:
         """Returns the number of the last row; 0: there was none."""
         first, last, size = self._up_to(name), 0, 0
         for number, more in self._base.execute(
-                "SELECT id, bytes FROM flows WHERE id > ? ORDER BY id LIMIT ?",
+                f"SELECT id, {SIZE} FROM flows WHERE id > ? ORDER BY id LIMIT ?",
                 (first, most)):
             last = number
             size += more
@@ -114,7 +122,7 @@ class Words:
         """Returns the last indexed row."""
         rows, size = [], 0
         for number, text in self._base.execute(_UNPAIRED, (first, last)):
-            if (pairs := paired(text)) is not None:
+            if (pairs := paired(text.decode(errors="replace"))) is not None:
                 rows.append((number, pairs))
                 size += len(pairs)
                 if size >= MOST_PAIRS:
@@ -129,7 +137,7 @@ class Words:
         self._base.execute(_FORGET, (first, min(last, self._up_to("indexed"))))
         if self._has_runs:
             self._base.executemany(_UNPAIR, [
-                (number, paired(text))
+                (number, paired(text.decode(errors="replace")))
                 for number, text in self._base.execute(_PAIRED, (first, last))])
 
     def _up_to(self, name: str) -> int:

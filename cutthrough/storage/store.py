@@ -160,7 +160,9 @@ def unpacked(row: dict[str, Any]) -> dict[str, Any]:
     for name, packed in PACKED.items():
         if (data := row.pop(packed, None)) is not None:
             try:
-                row[name] = unpack(bytes(data))
+                # A damaged page may make a text or a number of it
+                row[name] = unpack(bytes(data)) if isinstance(
+                    data, bytes | memoryview) else None
             except NoZstd as error:
                 raise StoreError(str(error)) from None
     return row

@@ -185,10 +185,13 @@ def masked(masker: Masker, recordings: Iterable[Recording]) -> list[Recording]:
 
 
 def read(number: int, created_us: int, hits: int, data: bytes) -> Recording:
-    """A recording of its columns. Raises SessionError."""
+    """A recording of its columns, of whatever type a damaged file has them. Raises
+    SessionError."""
     try:
+        if not isinstance(created_us, int) or not isinstance(hits, int):
+            raise TypeError("its time or its hits are no number")
         recording = _DECODE(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, TypeError) as error:
         raise SessionError(f"recording {number}: {error}") from None
     return msgspec.structs.replace(
         recording, number=number, created_us=created_us, hits=hits)
@@ -215,7 +218,7 @@ def read_manifest(data: bytes) -> Manifest:
     """Raises SessionError."""
     try:
         return msgspec.msgpack.decode(data, type=Manifest)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, TypeError) as error:    # no octets: TypeError
         raise SessionError(f"its manifest: {error}") from None
 
 
