@@ -35,14 +35,15 @@ cdef enum:
     INTERNAL_ERROR = 80
     UNRECOGNIZED_NAME = 112
 
-# X25519 first: the fastest. Others that OpenSSL would allow cost a server ten times as much.
-GROUPS = (b"X25519MLKEM768:X25519:P-256:P-384", b"X25519:P-256:P-384")
+# X25519 first: the fastest. Others that OpenSSL would allow cost a server ten times as much. OpenSSL
+# 3.5 sends a share of each "*", else of the first: who lacks ML-KEM asks again. AWS-LC sends both
+GROUPS = (b"*X25519MLKEM768:*X25519:P-256:P-384",
+          b"X25519MLKEM768:X25519:P-256:P-384", b"X25519:P-256:P-384")
 # AES-128 first, as in Go: its handshakes hash with SHA-256, which processors have, not SHA-384
 CIPHERS = b"ECDHE+AESGCM+AES128:ECDHE+AESGCM:ECDHE+CHACHA20"
 SUITES = b"TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 
-# Of our own certificate as a client. Else those that a client has offered, if `offer` passes
-# them on, because our key may be of another kind than its software knows.
+# Of our own certificate as a client: its key may be of a kind that no client's offer knows
 cdef const char *OWN_SIGNATURES = (
     b"ECDSA+SHA256:ECDSA+SHA384:ECDSA+SHA512:ed25519:ed448:RSA-PSS+SHA256:RSA-PSS+SHA384:"
     b"RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512")

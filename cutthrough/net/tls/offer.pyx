@@ -2,12 +2,12 @@
 """Towards an origin, TLS offers what a client has offered to us: see wire.offers.
 
 Ciphers, groups and signatures in the client's order, its highest version, and whether it has
-session_ticket, encrypt_then_mac and status_request. The rest is libssl's: the order of
-extensions, the suites of TLS 1.3 first, one key share, the suite 0x00ff in place of
-renegotiation_info, no GREASE, and no extension that it does not know. Never offered, even if a
-client offers them to us: suites without authentication, without encryption or with a key below
-128 bits, SHA-1 and MD5 in signatures, versions before 1.2, and groups of finite fields above 4096 bits,
-because an origin could choose one: a handshake with ffdhe8192 takes 110 ms.
+session_ticket, encrypt_then_mac and status_request. The rest is libssl's: the order of extensions,
+the suites of TLS 1.3 first, a share of the first group, or two (`SHARED`), the suite 0x00ff in
+place of renegotiation_info, no GREASE, and no extension that it does not know. Never offered, even
+if a client offers them to us: suites without authentication, without encryption or with a key
+below 128 bits, SHA-1 and MD5 in signatures, versions before 1.2, and groups of finite fields above
+4096 bits, because an origin could choose one: a handshake with ffdhe8192 takes 110 ms.
 """
 
 from libc.stdint cimport uint8_t
@@ -31,6 +31,8 @@ GROUPS = {
     0x0019: "P-521", 0x001e: "X448", 0x0100: "ffdhe2048", 0x0101: "ffdhe3072",
     0x0102: "ffdhe4096",
 }
+# If the first is preferred, a share of both goes out, as from browsers: see context.GROUPS
+SHARED = (b"X25519MLKEM768", b"X25519")
 SIGNATURES = {
     0x0403: "ecdsa_secp256r1_sha256", 0x0503: "ecdsa_secp384r1_sha384",
     0x0603: "ecdsa_secp521r1_sha512", 0x0804: "rsa_pss_rsae_sha256",
@@ -121,9 +123,12 @@ cdef Names names_of(SSL *ssl, bytes offer):
             (suites if name.startswith(b"TLS_") else older).append(name)
     names.older, names.suites = b":".join(older), b":".join(suites)
     # Not all versions of libssl know all of them, and one that is unknown spoils the list
-    names.groups = b":".join([
+    known = [
         name for name in (GROUPS.get(number, "").encode() for number in groups)
-        if name and openssl.SSL_set1_groups_list(ssl, name)])
+        if name and openssl.SSL_set1_groups_list(ssl, name)]
+    if known[:1] == [SHARED[0]] and openssl.SSL_set1_groups_list(ssl, b"*" + SHARED[0]):
+        known = [b"*" + name if name in SHARED else name for name in known]
+    names.groups = b":".join(known)
     names.signatures = b":".join([
         name for name in (SIGNATURES.get(number, "").encode() for number in signatures)
         if name and openssl.SSL_set1_sigalgs_list(ssl, name)])
