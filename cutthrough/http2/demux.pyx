@@ -80,7 +80,7 @@ cdef Demux *make_demux(Socket *carrier, const Bounds *bounds, int64_t now_us) no
 
 
 cdef bint submit_settings(Demux *d, const Bounds *bounds) noexcept nogil:
-    cdef nghttp2_settings_entry settings[3]
+    cdef nghttp2_settings_entry settings[4]
     settings[0].settings_id = NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
     settings[0].value = bounds.head_bytes
     # No tree of priorities, because a peer could rearrange it without end (CVE-2019-9513)
@@ -92,7 +92,10 @@ cdef bint submit_settings(Demux *d, const Bounds *bounds) noexcept nogil:
     if not bounds.asks:
         settings[2].settings_id = NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS
         settings[2].value = bounds.streams
-    return nghttp2_submit_settings(d.session, NGHTTP2_FLAG_NONE, settings, 3) == 0
+    # The default, in words: urllib3-future 2.25 takes its own window for one that is not named
+    settings[3].settings_id = NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE
+    settings[3].value = NGHTTP2_INITIAL_WINDOW_SIZE
+    return nghttp2_submit_settings(d.session, NGHTTP2_FLAG_NONE, settings, 4) == 0
 
 
 cdef bint has_place(int fd) noexcept nogil:

@@ -19,7 +19,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from cutthrough.http2.nghttp2 cimport (
-    NGHTTP2_FLAG_NONE, nghttp2_session_set_local_window_size)
+    NGHTTP2_FLAG_NONE, NGHTTP2_INITIAL_WINDOW_SIZE, nghttp2_session_set_local_window_size)
 from cutthrough.net.buffers cimport (
     COPY_BYTES, HEAD_ROOM, OF_REQUESTS, OF_STRANGERS, Block, bytes_of, give_block, head_scratch,
     keep_bytes, make_room, most_held, take_block)
@@ -39,8 +39,7 @@ from cutthrough.wire.http2_response cimport Http2Response, build_response_of_htt
 cdef enum:
     MOST_SLOTS = 65535
     FIRST_SLOTS = 64
-    FIRST_WINDOW = 65535        # RFC 9113 section 6.9.2
-    MOST_WINDOW = FIRST_WINDOW << 4
+    MOST_WINDOW = NGHTTP2_INITIAL_WINDOW_SIZE << 4
 
 # Streams by slot; slot 0 is not used. The free slots are a stack
 cdef Stream **slots = NULL
@@ -89,7 +88,7 @@ cdef Stream *make_stream(Demux *demux, int32_t id) noexcept nogil:
     st.demux = demux
     st.id = id
     st.due_octets = -1
-    st.window = FIRST_WINDOW
+    st.window = NGHTTP2_INITIAL_WINDOW_SIZE
     enlist(st, OPEN)
     return st
 
@@ -117,7 +116,7 @@ cdef void free_stream(Stream *st) noexcept nogil:
     give_block(&st.tail)
     give_block(&st.sent)
     n_streams -= 1
-    beyond_first -= st.window - FIRST_WINDOW
+    beyond_first -= st.window - NGHTTP2_INITIAL_WINDOW_SIZE
     free(st)
 
 

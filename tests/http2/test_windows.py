@@ -147,3 +147,12 @@ def test_what_was_kept_is_given_back(way) -> None:
     assert buffers.stats()["held_by_requests"] >= before + 2 * FIRST
     stream.close()
     assert buffers.stats()["held_by_requests"] == before
+
+
+def test_the_first_window_is_named(couple, way) -> None:
+    """A client (urllib3-future) takes the window that it gives for one that it gets, if
+    no SETTINGS names that: every upload of more than 64 KiB was reset."""
+    client, origin = couple(), way()
+    client.hear()
+    assert client.peer.settings[4] == FIRST
+    assert origin.origin.settings[4] == FIRST
