@@ -1,4 +1,4 @@
-"""Starts a child process that ends with this one: it gets one end of a socket pair."""
+"""Starts child processes that run a module of this program."""
 
 import signal
 import socket
@@ -7,25 +7,32 @@ import subprocess
 from cutthrough.process.environment import SIGNALS, worker_environment
 
 
-def start_helper(command: tuple[str, ...], kind: socket.SocketKind
-                 ) -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    """Returns the process and our end. `command`: the number of its descriptor follows.
-    Raises OSError.
+def start_program(command: tuple[str, ...], channel: socket.socket,
+                  inherited: tuple[int, ...] = ()) -> "subprocess.Popen[bytes]":
+    """Starts a program with its end of the channel and these descriptors. `command`:
+    the number of the channel's descriptor follows. Raises OSError.
 
     The signals stay blocked in the child, until it ignores or handles them. systemd and
     terminals signal the whole process group, and this process may still need the child
     before it ends.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
+        return subprocess.Popen(
+            [*command, str(channel.fileno())], stdin=subprocess.DEVNULL,
+            env=worker_environment(), pass_fds=(channel.fileno(), *inherited))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def start_helper(command: tuple[str, ...], kind: socket.SocketKind
+                 ) -> tuple["subprocess.Popen[bytes]", socket.socket]:
+    """Starts a program that ends with this process: it gets one end of a socket pair.
+    Returns the process and our end. Raises OSError."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    try:
         with theirs:
-            process = subprocess.Popen(
-                [*command, str(theirs.fileno())], stdin=subprocess.DEVNULL,
-                env=worker_environment(), pass_fds=(theirs.fileno(),))
+            return start_program(command, theirs), ours
     except BaseException:
         ours.close()
         raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return process, ours

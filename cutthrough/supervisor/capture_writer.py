@@ -26,7 +26,7 @@ import msgspec
 
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say
-from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.process import helper
 from cutthrough.process.hang_watch import HangWatch, moved_by
 from cutthrough.process.packets import receive_packet
 from cutthrough.storage.settings import Settings, Start, settings_of
@@ -128,14 +128,11 @@ class CaptureWriter:
         self._timer = None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         wake = self._pipe[0]
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)    # until it ignores them
         try:
             with theirs:
-                self._process = subprocess.Popen(
-                    [*COMMAND, MODULES[settings.recordings is not None],
-                     str(theirs.fileno())], stdin=subprocess.DEVNULL,
-                    env=worker_environment(),
-                    pass_fds=(theirs.fileno(), self._rings, wake))
+                self._process = helper.start_program(
+                    (*COMMAND, MODULES[settings.recordings is not None]), theirs,
+                    (self._rings, wake))
             ours.send(msgspec.json.encode(Start(
                 settings=settings, rings=self._rings, wake=wake)))
         except OSError as error:             # no memory, no process: it may pass
@@ -144,8 +141,6 @@ class CaptureWriter:
                 ours.close()
                 self._start_later(MOST_DELAY_S)
                 return
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         self._channel, self._settings, self._ending = ours, settings, False
         self._last = settings
         self._started_at = time.monotonic()

@@ -12,8 +12,8 @@ import socket
 import subprocess
 
 from cutthrough.log.stderr import say
+from cutthrough.process import helper
 from cutthrough.process.channel import MOST_FDS, Channel, Message
-from cutthrough.process.environment import SIGNALS, worker_environment
 from cutthrough.process.files import FilesReplaced
 from cutthrough.supervisor.early_worker import COMMAND, EarlyWorker, Spawned
 
@@ -36,21 +36,6 @@ def report_failure(what: str, error: OSError) -> None:
     elif not _reported:
         _reported = True
         say(str(error))
-
-
-def start_process(channel: socket.socket, inherited: tuple[int, ...]
-                  ) -> subprocess.Popen[bytes]:
-    """Starts a worker with its end of the channel and these descriptors. Raises
-    OSError."""
-    # As early_worker.spawn has it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        return subprocess.Popen(
-            [*COMMAND, str(channel.fileno())],
-            stdin=subprocess.DEVNULL, env=worker_environment(),
-            pass_fds=(channel.fileno(), *inherited))
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Child:
@@ -103,7 +88,7 @@ class Child:
             early.end()
         self.channel, theirs = Channel.pair()
         try:
-            self.process = start_process(theirs, fds)
+            self.process = helper.start_program(COMMAND, theirs, fds)
         except BaseException:
             self.channel.close()
             raise

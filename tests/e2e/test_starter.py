@@ -8,10 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 from tests.e2e.conftest import with_policy
+from tests.support.captures import writer
 from tests.support.network import own_network
-from tests.support.proxy import Proxy, command_of
+from tests.support.proxy import Proxy
 from tests.support.sanitized import SANITIZED
-from tests.support.starter import Started
+from tests.support.starter import MOST_SHOWN, Started
 from tests.support.wait import wait_until
 
 RULE = '[[rules]]\naction = "allow"\n'
@@ -104,6 +105,11 @@ def look(pid: int) -> dict[str, object]:
         "descriptors": Counter(re.sub(r"\d+", "", link) for link in links)}
 
 
+def is_fork(pid: int) -> bool:
+    """The command line of a fork has the starter's length."""
+    return len(Path(f"/proc/{pid}/cmdline").read_bytes()) > MOST_SHOWN
+
+
 def with_a_dead_one(proxy: Proxy) -> list[int]:
     """The second worker, and that in the place of the first, which has died."""
     first, second = proxy.workers()
@@ -117,8 +123,21 @@ def test_a_forked_later_worker_is_as_an_executed_one(directory, loop_name):
     with (Proxy(directory("later"), "--workers", "2", loop=loop_name,
                 executed=True) as executed,
           Proxy(directory("later"), "--workers", "2", loop=loop_name) as forked):
-        assert "starter" not in command_of(executed.workers()[1])
-        assert "starter" in command_of(forked.workers()[1])
+        assert not is_fork(executed.workers()[1].pid)
+        assert is_fork(forked.workers()[1].pid)
         for mine, theirs in zip(*map(with_a_dead_one, (forked, executed)), strict=True):
             wait_until(lambda pids=(mine, theirs): look(pids[0]) == look(pids[1]),
                        lambda pids=(mine, theirs): str(list(map(look, pids))))
+
+
+def test_a_forked_writer_is_as_an_executed_one(directory, loop_name):
+    folders = [directory("writer") for _ in range(2)]
+    captured = '[[rules]]\naction = "allow"\ncapture = "head"\n'
+    with contextlib.ExitStack() as stack:
+        executed, forked = [stack.enter_context(with_policy(
+            folder, loop_name, captured, f'capture_file = "{folder / "flows.db"}"\n',
+            executed=folder is folders[0])) for folder in folders]
+        pids = [writer(proxy).pid for proxy in (executed, forked)]
+        assert [is_fork(pid) for pid in pids] == [False, True]
+        wait_until(lambda: look(pids[0]) == look(pids[1]),
+                   lambda: str(list(map(look, pids))))

@@ -1,18 +1,19 @@
 """`python -m tests.support.starter FD`: a program that is imported once, and forks.
 
 The imports of a supervisor take 0.2 s of CPU, those of a worker 0.24 s, those of the
-admin listener 0.3 s, and tests/e2e starts some two thousand. The starter imports all of
-them once. For each start it gets the command line, the environment and two files, and a
-fork of it runs `main` as `python -m cutthrough` does. The early worker is a fork of
-that fork: by then there is no loop, no thread and no file. All other workers and
-helpers are new processes as ever.
+admin listener 0.3 s, those of a writer 0.12 s, and tests/e2e starts some two thousand.
+The starter imports all of them once. For each start it gets the command line, the
+environment and two files, and a fork of it runs `main` as `python -m cutthrough` does.
+The early worker is a fork of that fork: by then there is no loop, no thread and no
+file. Later children of the supervisor whose program is in CHILDREN are forks of it, and
+helpers of workers are new processes as ever.
 
 A fork cannot be given what the interpreter or the loader reads at its start: with such
 a variable, or by another command, a start is a new process (`can_fork`). So are those
 outside of `running`. A fork enters the network of the thread that starts it. /proc
-shows the starter's command line and environment for a fork, and what a fork shares with
-the starter is not its private memory: tests that look there start with `executed=True`
-(tests.support.proxy).
+shows a fork's own command line and the starter's environment, and what a fork shares
+with the starter is not its private memory: tests that look there start with
+`executed=True` (tests.support.proxy).
 """
 
 import asyncio
@@ -23,7 +24,9 @@ import gc
 import importlib
 import io
 import json
+import logging
 import os
+import runpy
 import select
 import signal
 import socket
@@ -37,13 +40,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from cutthrough.process import helper
 from tests.support.network import CLONE_NEWNET
 from tests.support.sanitized import SANITIZED
 
 #: The modules of command lines whose `main` a fork can run
 PROGRAMS = {"cutthrough": "cutthrough.cli.main",
             "tests.support.with_policy": "tests.support.with_policy"}
+#: The programs of a supervisor's children that a fork can run
+CHILDREN = ("cutthrough.worker.main", "cutthrough.storage.writer",
+            "cutthrough.recording.record.writer", "cutthrough.capture.query_process")
 MOST_BYTES = 1 << 17
+#: Of a command line that /proc shows
+MOST_SHOWN = 1 << 12
 NETWORK = "/proc/thread-self/ns/net"
 #: What else forks would import: for `serve`, as a worker (`load_data_plane`), for a
 #: policy (0.1 s), for the admin listener (0.3 s), and for what rules use
@@ -51,10 +60,11 @@ MODULES = ("cutthrough.supervisor.run", "cutthrough.worker.process",
            "cutthrough.worker.worker", "cutthrough.worker.admin_queries",
            "cutthrough.policy.reader", "cutthrough.policy.smokescreen",
            "cutthrough.admin.server", "cutthrough.recording.play.player",
-           "cutthrough.storage.sqlite_batch")
+           "cutthrough.storage.sqlite_batch", *CHILDREN)
 #: These need what may not be installed
 OPTIONAL = ("cutthrough.http2.transport", "uvloop")
 M_MMAP_THRESHOLD = -3                                   # malloc.h
+START_PROGRAM = helper.start_program
 #: Of the starter itself
 PYTHONPATH: str | None = None
 
@@ -106,9 +116,10 @@ class Starter:
             socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())], cwd=folder,
-                env=self._environ, pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                [sys.executable, "-m", __name__, str(theirs.fileno()),
+                 " " * MOST_SHOWN], cwd=folder, env=self._environ,
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL)
 
     def can_fork(self, words: list[str], environ: Mapping[str, str]) -> bool:
         changed = {name for name in {*environ, *self._environ}
@@ -276,7 +287,17 @@ def become(words: list[str], environ: dict[str, str], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(environ)
     sys.argv = list(words[1:])
-    sys.orig_argv = [sys.executable, *words]
+    set_command([sys.executable, *words])
+
+
+def set_command(words: list[str]) -> None:
+    """The command line, for /proc too: it shows the place of the starter's, which is
+    long enough."""
+    sys.orig_argv = words
+    numbers = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = map(int, numbers[45:47])               # arg_start and arg_end
+    shown = "\0".join(words).encode()[:end - begin - 1].ljust(end - begin, b"\0")
+    ctypes.memmove(begin, shown, len(shown))
 
 
 def enter(network: int) -> None:
@@ -305,17 +326,17 @@ class Worker(BaseException):
 
 def serve(main: Callable[[], int]) -> int:
     """Runs the program, and in another process its early worker."""
-    from cutthrough.supervisor import children, early_worker
+    from cutthrough.supervisor import early_worker
     from cutthrough.worker.main import main as work
 
     early_worker.spawn = fork_worker
     if os.environ.get("PYTHONPATH") == PYTHONPATH:
-        children.start_process = fork_later_worker
+        helper.start_program = fork_child
     try:
         return main()
     except Worker as worker:
         fd, environ = worker.fd, worker.environ
-    become_worker(fd, environ)
+    become_child([*early_worker.COMMAND, str(fd)], environ, (fd,))
     return work(fd)
 
 
@@ -345,12 +366,14 @@ def fork_worker(channel: int) -> object:
     return Spawned(pid)
 
 
-def fork_later_worker(channel: socket.socket, inherited: tuple[int, ...]) -> object:
-    """As children.start_process."""
+def fork_child(command: tuple[str, ...], channel: socket.socket,
+               inherited: tuple[int, ...] = ()) -> object:
+    """As helper.start_program."""
     from cutthrough.process.environment import worker_environment
     from cutthrough.supervisor.early_worker import Spawned
-    from cutthrough.worker.main import main as work
 
+    if command[-1] not in CHILDREN:
+        return START_PROGRAM(command, channel, inherited)
     environ = worker_environment()
     fd = channel.fileno()
     pid = fork_blocked()
@@ -359,8 +382,9 @@ def fork_later_worker(channel: socket.socket, inherited: tuple[int, ...]) -> obj
     status = 1
     try:
         leave_supervisor()
-        become_worker(fd, environ, inherited)
-        status = work(fd)
+        become_child([*command, str(fd)], environ, (fd, *inherited))
+        del sys.modules[command[-1]]                    # as it was before `python -m`
+        runpy.run_module(command[-1], run_name="__main__", alter_sys=True)
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else 1
     except BaseException:
@@ -378,24 +402,24 @@ def leave_supervisor() -> None:
     asyncio._set_running_loop(None)
     asyncio.set_event_loop(None)
     signal.set_wakeup_fd(-1)
+    logging.root.handlers.clear()
+    logging.root.setLevel(logging.WARNING)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)       # as execve(2) has it
 
 
-def become_worker(fd: int, environ: dict[str, str], inherited: tuple[int, ...] = ()
-                  ) -> None:
-    """Makes this process what the interpreter makes of the worker's command line."""
+def become_child(command: list[str], environ: dict[str, str], fds: tuple[int, ...]
+                 ) -> None:
+    """Makes this process what the interpreter makes of a child's command line."""
     from cutthrough.process import files
-    from cutthrough.supervisor.early_worker import COMMAND
-    from cutthrough.worker import main
 
     for name in os.listdir("/proc/self/fd"):
-        if int(name) not in (0, 1, 2, fd, *inherited):
+        if int(name) not in (0, 1, 2, *fds):
             with contextlib.suppress(OSError):          # of the list itself
                 os.close(int(name))
-    for number in (fd, *inherited):
-        os.set_inheritable(number, True)                # as pass_fds has it
+    for fd in fds:
+        os.set_inheritable(fd, True)                    # as pass_fds has it
     os.environ.clear()
     os.environ.update(environ)
     del os.environ[files.VARIABLE]                      # read at the import
@@ -404,8 +428,8 @@ def become_worker(fd: int, environ: dict[str, str], inherited: tuple[int, ...] =
     if not SANITIZED and not ctypes.CDLL(None).mallopt(
             M_MMAP_THRESHOLD, int(environ["MALLOC_MMAP_THRESHOLD_"])):
         raise OSError("mallopt")
-    sys.argv = [main.__file__, str(fd)]
-    sys.orig_argv = [*COMMAND, str(fd)]
+    sys.argv = [sys.modules[command[-2]].__file__ or "", command[-1]]
+    set_command(command)
 
 
 if __name__ == "__main__":
