@@ -154,7 +154,7 @@ policy/acl policy/auth policy/siphash log/fields log/jsonline log/text
 exchange/heads exchange/json_values exchange/scan exchange/search
 exchange/user_information
 tape/batch tape/end_columns tape/ended tape/observer tape/plain tape/assembly tape/ring
-tape/ring_exchange
+tape/gathered tape/ring_exchange
 recording/record/row_encoder session/replay/answer_cache session/replay/replay
 session/transfer/delivery session/transfer/filtered_head session/transfer/filtering
 session/transfer/responder session/transfer/to_filters storage/sqlite_batch

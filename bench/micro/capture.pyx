@@ -4,7 +4,8 @@
 from libc.stdint cimport int64_t, uint16_t, uint64_t
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, nanosleep, timespec
-from cutthrough.tape.ring cimport DOWN, END, HEADS, Kind, Producer, Ring, publish, reserve
+from cutthrough.tape.record cimport DOWN, END, HEADS, Kind
+from cutthrough.tape.ring cimport Producer, Ring, publish, reserve
 
 
 cdef inline int64_t now_us(int clock) noexcept nogil:

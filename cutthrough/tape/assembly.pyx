@@ -14,16 +14,16 @@ from cutthrough.exchange.heads cimport MOST_VALUES, Names, Value
 from cutthrough.exchange.search cimport has_part
 from cutthrough.exchange.user_information cimport may_have_user
 from cutthrough.tape cimport end_record
-from cutthrough.tape cimport ring
+from cutthrough.tape cimport record as ring_record
 from cutthrough.tape.batch cimport TEXT, Batch
 from cutthrough.tape.end_columns cimport (
     put_decision, put_fingerprints, put_http, put_kind, put_opening, put_peers, put_request, put_times,
     put_tls)
 from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
+from cutthrough.tape.gathered cimport Whole
 from cutthrough.tape.open_exchange cimport OpenExchange, add_part, check_end, has_failed, untimed
 from cutthrough.tape.plain cimport plain_of, put_content, put_size
-from cutthrough.tape.ring cimport (        # this form is seen when it changes
-    Kind, Record, Whole, behind, payload_of)
+from cutthrough.tape.record cimport Kind, Record, payload_of
 from cutthrough.tape.ring_exchange cimport RingExchange, ring_exchange_in, ring_exchange_of
 from cutthrough.tape.texts cimport (
     Text, is_ascii, latin1_of, split_heads, text_of, texts_of, utf8_of)
@@ -37,9 +37,9 @@ from cutthrough.exchange.messages import read_websocket
 from cutthrough.exchange.redaction.redactor import Redactor
 
 # For tests, which write records too
-HEADS, UP, DOWN, END = ring.HEADS, ring.UP, ring.DOWN, ring.END
-FRAMES_UP, FRAMES_DOWN = ring.FRAMES_UP, ring.FRAMES_DOWN
-TIMED_DOWN = ring.TIMED_DOWN
+HEADS, UP, DOWN, END = ring_record.HEADS, ring_record.UP, ring_record.DOWN, ring_record.END
+FRAMES_UP, FRAMES_DOWN = ring_record.FRAMES_UP, ring_record.FRAMES_DOWN
+TIMED_DOWN = ring_record.TIMED_DOWN
 IS_RECORDED, NOT_CAPTURED = end_record.IS_RECORDED, end_record.NOT_CAPTURED
 IS_TUNNEL, IS_REPORTED = end_record.IS_TUNNEL, end_record.IS_REPORTED
 HAS_UPGRADE, IS_WEBSOCKET = end_record.HAS_UPGRADE, end_record.IS_WEBSOCKET
@@ -126,7 +126,7 @@ cdef class Assembly:
         cdef bytes payload
         cdef Kind kind
         kind, worker, request, payload = record
-        if kind == ring.END:
+        if kind == ring_record.END:
             exchange = opened.pop((worker, request), _NOTHING)
             self._size -= exchange.size
             return self._end(worker, request, text_of(payload), payload, exchange)
@@ -139,11 +139,12 @@ cdef class Assembly:
         return 0
 
     cdef int _whole(self, Whole whole) except -1:
-        cdef const Record *record = whole.first
+        cdef const Record *record = whole.records[whole.n - 1]
         cdef Text payload
         cdef RingExchange ended
         cdef OpenExchange exchange = None
-        payload.data, payload.n = payload_of(whole.end), whole.end.length
+        cdef int i
+        payload.data, payload.n = payload_of(record), record.length
         if self._open:
             exchange = self._open.pop((record.worker, record.request), None)
         if exchange is not None:
@@ -154,10 +155,11 @@ cdef class Assembly:
                 self.to_record.append(ended)
                 return 0
             exchange = OpenExchange()
-        while record != whole.end:
+        for i in range(whole.n - 1):
+            record = whole.records[i]
             add_part(exchange, <Kind>record.kind,
                      PyBytes_FromStringAndSize(payload_of(record), record.length))
-            record = behind(record)
+        record = whole.records[whole.n - 1]
         return self._end(record.worker, record.request, payload, whole, exchange)
 
     cdef int _end(self, uint32_t worker, uint64_t request, Text payload, object owner,

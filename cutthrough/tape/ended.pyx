@@ -21,7 +21,7 @@ from cutthrough.tape.end_record cimport (
     IS_TUNNEL, IS_WEBSOCKET, OFFERS_ECH, T_ALPN, T_CLIENT_JA3, T_CLIENT_JA4, T_CLIENT_JA4_O,
     T_CLIENT_JA4_R, T_CLIENT_JA4_RO, T_HTTP2, T_JA4, T_SNI, UP_CHUNKED, UP_CUT, WAS_RETRIED,
     EndRecord, point)
-from cutthrough.tape.ring cimport FRAMES_UP
+from cutthrough.tape.record cimport FRAMES_UP
 from cutthrough.wire.http1 cimport HTTP_11
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.openings cimport Opening, alpn_of, server_name

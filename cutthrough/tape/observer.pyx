@@ -45,9 +45,9 @@ from cutthrough.tape.end_record cimport (
 from cutthrough.tape.ended cimport (
     Body, Exchange, agreed_of, fill_bodies, fill_in, fill_opening, fill_prints, fill_tls,
     unix_us)
-from cutthrough.tape.ring cimport (
-    DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIME_BYTES, TIMED_DOWN, UP, Kind, Producer, Ring,
-    publish, reserve, reserve_or_hold)
+from cutthrough.tape.record cimport (
+    DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIME_BYTES, TIMED_DOWN, UP, Kind)
+from cutthrough.tape.ring cimport Producer, Ring, publish, reserve, reserve_or_hold
 from cutthrough.wire.http1 cimport Head, has_token
 from cutthrough.wire.names cimport F_UPGRADE
 from cutthrough.wire.rewrite cimport build_regular_head, regular_bound

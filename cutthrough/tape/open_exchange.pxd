@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 from cutthrough.tape.end_record cimport EndRecord
-from cutthrough.tape.ring cimport Kind
+from cutthrough.tape.record cimport Kind
 
 cdef enum:
     # What a piece takes beside its bytes: measured of frames, whose pieces are three objects

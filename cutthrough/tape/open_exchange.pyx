@@ -3,9 +3,9 @@
 
 from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
-from cutthrough.tape cimport ring
+from cutthrough.tape cimport record
 from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
-from cutthrough.tape.ring cimport TIME_BYTES, Kind
+from cutthrough.tape.record cimport TIME_BYTES, Kind
 from cutthrough.exchange.messages import Piece
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.model.counters import METHODS
@@ -22,22 +22,22 @@ cdef class OpenExchange:
 
 cdef int64_t add_part(OpenExchange exchange, Kind kind, bytes payload) except -1:
     cdef int64_t size = PyBytes_GET_SIZE(payload) + PIECE_BYTES
-    if kind == ring.HEADS:
+    if kind == record.HEADS:
         exchange.heads = payload
         exchange.head_asked = exchange.n_up
-    elif kind == ring.UP:
+    elif kind == record.UP:
         exchange.up = appended(exchange.up, payload)
         exchange.n_up += PyBytes_GET_SIZE(payload)
-    elif kind == ring.DOWN:
+    elif kind == record.DOWN:
         exchange.down = appended(exchange.down, payload)
-    elif kind == ring.TIMED_DOWN:
+    elif kind == record.TIMED_DOWN:
         if PyBytes_GET_SIZE(payload) < TIME_BYTES:
             raise ValueError("a piece without its time")
         exchange.timed = appended(exchange.timed, payload)
         exchange.asked = appended(exchange.asked, exchange.n_up)
-    elif kind == ring.FRAMES_UP or kind == ring.FRAMES_DOWN:
+    elif kind == record.FRAMES_UP or kind == record.FRAMES_DOWN:
         exchange.pieces = appended(exchange.pieces, Piece(
-            kind == ring.FRAMES_UP, int.from_bytes(payload[:8], "little"), payload[8:]))
+            kind == record.FRAMES_UP, int.from_bytes(payload[:8], "little"), payload[8:]))
     exchange.size += size
     return size
 

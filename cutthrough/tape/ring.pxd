@@ -1,6 +1,8 @@
 """A ring of records in shared memory, with one producer and one consumer."""
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint64_t
+from cutthrough.tape.gathered cimport Gathered
+from cutthrough.tape.record cimport Kind, Record
 
 cdef enum:
     # Bytes of records, powers of two. The most: some 20 000 exchanges, or 0.4 s of bodies at 80
@@ -34,27 +36,6 @@ cdef struct Header:
     uint64_t beats              # turns of its loop; unchanged if it hangs
     uint64_t exported           # exchanges whose spans were exported
     uint64_t untraced           # … and lost
-
-cdef enum Kind:
-    PADDING = 0                 # to the end of the ring: the next record is at its start
-    HEADS                       # of the response; of an upgrade, of the request too
-    UP                          # a piece of the request's body
-    DOWN                        # a piece of the response's body
-    END
-    FRAMES_UP                   # an int64, Unix time in µs, and the bytes of a WebSocket
-    FRAMES_DOWN
-    TIMED_DOWN                  # as DOWN, with its time: of an answer that is recorded
-
-cdef enum:
-    TIME_BYTES = 8              # of the time before a piece
-
-# A record; `size` is a multiple of 8. If it is PADDING, only the first eight bytes are there.
-cdef struct Record:
-    uint32_t size               # bytes, this struct and the padding behind the payload included
-    uint16_t kind
-    uint16_t worker             # with `request`, the identifier in logs
-    uint64_t request
-    uint64_t length             # bytes of the payload
 
 # A record that had no room; its payload follows.
 cdef struct Held:
@@ -91,38 +72,15 @@ cdef uint64_t in_flight(const Producer *ring) noexcept nogil
 cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
                   size_t n) noexcept nogil
 
-# The next record in memory.
-cdef inline const Record *behind(const Record *record) noexcept nogil:
-    return <const Record *>(<const char *>record + record.size)
-
-cdef inline const char *payload_of(const Record *record) noexcept nogil:
-    return <const char *>(record + 1)
-
-# Whether both are of the same exchange.
-cdef inline bint is_same(const Record *record, const Record *other) noexcept nogil:
-    return record.request == other.request and record.worker == other.worker
-
-# Whether it can be a record, or padding, if so many bytes are left. Something else has written
-# into this memory if not.
-cdef inline bint is_framed(const Record *record, uint64_t left) noexcept nogil:
-    return 8 <= record.size <= left and record.size & 7 == 0 and (
-        record.kind == PADDING or record.size >= sizeof(Record))
-
 cdef inline uint64_t size_of(const Header *header) noexcept:
     cdef uint64_t size = header.size
     return size if LEAST_BYTES <= size <= DATA_BYTES and size & (size - 1) == 0 else DATA_BYTES
-
-# All records of an exchange, one behind the other in the ring: until its `release`.
-cdef class Whole:
-    cdef const Record *first
-    cdef const Record *end      # its END
-    cdef Ring ring              # keeps the memory
 
 cdef class Ring:
     cdef Producer producer
     cdef object memory          # keeps it alive
     cdef uint64_t read_to       # the consumer's: the next record to read
-    cdef set open               # exchanges of which it has read records, and no END
+    cdef Gathered gathered      # None: it has read nothing
     cdef uint64_t again          # where the last turn of a killed consumer ended; 0: done with
     cdef readonly bint is_again  # the last read was that turn, or a part of it
     cdef bint has_begun          # the consumer has read
@@ -130,6 +88,5 @@ cdef class Ring:
     cdef readonly bint reads_alone    # the next `read` ends with an exchange
     cdef readonly bint is_deadly      # the exchange that was read last has ended two consumers
 
-    cdef Whole whole_at(self, const Record *first, uint64_t left)
     cdef bint begin(self) except -1
     cdef bint is_done_with(self, const Record *record, uint64_t at) except -1

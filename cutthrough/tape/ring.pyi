@@ -2,8 +2,6 @@ from typing import Any
 
 RING_BYTES: int
 
-class Whole: ...
-
 class Ring:
     size: int
     in_use: int

@@ -23,10 +23,12 @@ under load no system call is made here.
 
 import secrets
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
+from cutthrough.tape.gathered cimport Gathered
+from cutthrough.tape.record cimport (
+    END, HEADS, PADDING, Kind, Record, is_framed)
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t write(int fd, const void *data, size_t n)
@@ -59,8 +61,6 @@ cdef enum:
     KEPT_PART = 8
     # Bytes of a record before its field `worker`: size and kind, all that padding has
     WORKER_AT = 6
-    # Of an exchange that is taken as a whole
-    MOST_OF_WHOLE = 16
 
 RING_BYTES = HEADER_BYTES + DATA_BYTES
 
@@ -198,7 +198,6 @@ cdef class Ring:
             self.producer.header.size = size
         self.producer.size = size_of(self.producer.header)
         self.read_to = self.producer.header.tail
-        self.open = set()
         if self.read_to < self.producer.header.turn <= self.producer.header.head:
             self.again = self.producer.header.turn
 
@@ -235,8 +234,8 @@ cdef class Ring:
 
     def read(self, Py_ssize_t most, bint wholes=False):
         """Returns (kind, worker, request, payload) of the next records, some `most` bytes of
-        them; []: there are none. `wholes`: a Whole in place of the records of an exchange, if they
-        stand one behind the other and are MOST_OF_WHOLE at most. `release` gives their room back.
+        them; []: there are none. `wholes`: a Whole in place of the records of an exchange, if all are
+        among these bytes, and are MOST_OF_WHOLE at most. `release` gives their room back.
         After a consumer that was killed, these are first the records of its last turn that are
         still there; if it was killed before their `release`, up to the end of one exchange. A
         record that cannot be one ends the reading: the ring is taken as empty."""
@@ -244,49 +243,27 @@ cdef class Ring:
         cdef uint64_t head = load_position(&header.head)
         cdef uint64_t size = size_of(header)    # its worker may be new
         cdef uint64_t at = self.read_to
-        cdef uint64_t limit = self.again or head
         cdef uint64_t end = self.again or min(head, at + <uint64_t>most)
-        cdef Record *record
-        cdef const Record *begun = NULL         # of an exchange that has no END yet
+        cdef const Record *record
         cdef list records = []
-        cdef Whole whole
         cdef bint is_alone = self.begin()
         self.producer.size = size
         while at < end:
-            record = <Record *>(self.producer.data + (at & (size - 1)))
+            record = <const Record *>(self.producer.data + (at & (size - 1)))
             if not is_framed(record, min(head - at, size - (at & (size - 1)))):
                 at = head
                 break
-            if record.kind != PADDING:
-                if record.length > record.size - sizeof(Record):
-                    at = head
-                    break
-                if wholes and record.kind != END and (
-                        begun == NULL or not is_same(begun, record)):
-                    whole = self.whole_at(record, min(
-                        limit - at, size - (at & (size - 1))))
-                    if whole is not None:
-                        records.append(whole)
-                        at += <uint64_t>(<const char *>behind(whole.end) - <const char *>record)
-                        if is_alone:
-                            end = at
-                        continue
-                records.append((record.kind, record.worker, record.request,
-                                PyBytes_FromStringAndSize(<char *>(record + 1), record.length)))
-                # Records of most exchanges come together: without a look at the set
-                if begun == NULL or not is_same(begun, record):
-                    if begun != NULL:
-                        self.open.add((begun.worker, begun.request))
-                    begun = record
-                if record.kind == END:
-                    if self.open:
-                        self.open.discard((record.worker, record.request))
-                    begun = NULL
-                    if is_alone:
-                        end = at
             at += record.size
-        if begun != NULL:
-            self.open.add((begun.worker, begun.request))
+            if record.kind == PADDING:
+                continue
+            if record.length > record.size - sizeof(Record):
+                at = head
+                break
+            if not wholes or not self.gathered.gather(record, records):
+                self.gathered.put_apart(record, records)
+            if record.kind == END and is_alone:
+                break
+        records[:0] = self.gathered.end()       # what has ended stays the last
         self.read_to = at
         self.producer.header.turn = max(at, self.again)
         self.is_again = self.again != 0
@@ -302,6 +279,9 @@ cdef class Ring:
     cdef bint begin(self) except -1:
         """Notes where the consumer before has died. Returns whether exchanges are read alone."""
         cdef Header *header = self.producer.header
+        if self.gathered is None:
+            self.gathered = Gathered(self.memory)
+        self.gathered.begin()
         if header.in_hand and not self.has_begun:
             header.deaths = header.deaths + 1 if header.suspect == header.in_hand else 1
             header.suspect = header.in_hand
@@ -312,27 +292,6 @@ cdef class Ring:
     def leave(self):
         """Leaves the read, unreleased part to the next consumer: it is not suspect."""
         self.producer.header.in_hand = 0
-
-    cdef Whole whole_at(self, const Record *first, uint64_t left):
-        """The exchange whose records begin there, if its END is among the next. `left`: bytes
-        from there on that are filled, without a gap."""
-        cdef const Record *record = first
-        cdef Whole whole
-        cdef int _
-        if self.open and (first.worker, first.request) in self.open:
-            return None                         # it has begun before
-        for _ in range(<int>MOST_OF_WHOLE):
-            if left < sizeof(Record) or record.size > left or record.size < sizeof(Record) or (
-                    record.size & 7) or record.length > record.size - sizeof(Record) or (
-                    record.kind == PADDING or not is_same(first, record)):
-                return None
-            if record.kind == END:
-                whole = Whole.__new__(Whole)
-                whole.first, whole.end, whole.ring = first, record, self
-                return whole
-            left -= record.size
-            record = behind(record)
-        return None
 
     @property
     def turn(self):
@@ -369,13 +328,10 @@ cdef class Ring:
         self.producer.header.in_hand = 0
 
     cdef bint is_done_with(self, const Record *record, uint64_t at) except -1:
-        if not self.open:
-            return True
-        key = (record.worker, record.request)
-        if key in self.open:
+        if self.gathered.is_open(record):
             if self.read_to - at <= self.producer.size // KEPT_PART:
                 return False
-            self.open.discard(key)              # its other records are of no use alone
+            self.gathered.set_open(record, False)        # its other records are of no use alone
         return True
 
     def sleep(self, uint64_t n=1):

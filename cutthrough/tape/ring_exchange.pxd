@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint64_t
 from cutthrough.tape.end_record cimport EndRecord
+from cutthrough.tape.gathered cimport Whole
 from cutthrough.tape.open_exchange cimport OpenExchange
-from cutthrough.tape.ring cimport Record, Whole
 from cutthrough.tape.texts cimport Text
 
 cdef class RingExchange:
@@ -13,9 +13,8 @@ cdef class RingExchange:
     cdef Text up_text               # heads
     cdef Text down_text
     cdef Text added_text            # secrets that filters have added, by lines
-    cdef list timed                 # pieces of `down`, each behind its time; None: see `first`
-    cdef const Record *first        # the pieces are in the ring, from this record on
-    cdef const Record *end
+    cdef list timed                 # pieces of `down`, each behind its time; None: `whole` has them
+    cdef Whole whole
     cdef readonly bytes up
     cdef readonly list pieces
     cdef readonly list asked

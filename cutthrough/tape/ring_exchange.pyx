@@ -10,9 +10,9 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport UINT64_MAX, int64_t, uint64_t
 from cutthrough.tape cimport end_record
 from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
+from cutthrough.tape.gathered cimport Whole
 from cutthrough.tape.open_exchange cimport OpenExchange, appended, check_end
-from cutthrough.tape.ring cimport (
-    HEADS, TIME_BYTES, TIMED_DOWN, UP, Record, Whole, behind, payload_of)
+from cutthrough.tape.record cimport HEADS, TIME_BYTES, TIMED_DOWN, UP, Record, payload_of
 from cutthrough.tape.texts cimport Text, latin1_of, split_heads, text_of, texts_of
 from cutthrough.outcome import TABLE as OUTCOMES
 
@@ -27,15 +27,16 @@ cdef class RingExchange:
     # answer has come. `added`: secrets that filters have added, which the answer may repeat
 
     cdef list timed_pieces(self):
-        cdef const Record *record = self.first
+        cdef const Record *record
         cdef list pieces
+        cdef int i
         if self.timed is not None:
             return self.timed
         pieces = []
-        while record != self.end:
+        for i in range(self.whole.n):
+            record = self.whole.records[i]
             if record.kind == TIMED_DOWN:
                 pieces.append(PyBytes_FromStringAndSize(payload_of(record), record.length))
-            record = behind(record)
         return pieces
 
     @property
@@ -85,34 +86,37 @@ cdef RingExchange ring_exchange_of(const EndRecord *end, object owner, OpenExcha
 
 
 cdef RingExchange ring_exchange_in(Whole whole):
-    cdef const EndRecord *end = <const EndRecord *>payload_of(whole.end)
-    cdef const Record *record = whole.first
+    cdef const Record *record = whole.records[whole.n - 1]
+    cdef const EndRecord *end = <const EndRecord *>payload_of(record)
     cdef RingExchange exchange
     cdef Text heads
     cdef list up = None
     cdef uint64_t n_up = 0
-    check_end(end, whole.end.length)
+    cdef int i = 0, n = whole.n - 1
+    check_end(end, record.length)
     if end.flags & (end_record.IS_RECORDED | end_record.NOT_CAPTURED) != (
             end_record.IS_RECORDED | end_record.NOT_CAPTURED):
         return None
-    while record.kind == UP:
+    while whole.records[i].kind == UP:
+        record = whole.records[i]
         up = appended(up, PyBytes_FromStringAndSize(payload_of(record), record.length))
         n_up += record.length
-        record = behind(record)
+        i += 1
+    record = whole.records[i]
     if record.kind != HEADS or (n_up < end.body_up and end.body_up != UINT64_MAX):
         return None
     heads.data, heads.n = payload_of(record), record.length
-    record = behind(record)
-    while record.kind == TIMED_DOWN and record.length >= TIME_BYTES:
-        record = behind(record)
-    if record != whole.end:
+    i += 1
+    while i < n and whole.records[i].kind == TIMED_DOWN and (
+            whole.records[i].length >= TIME_BYTES):
+        i += 1
+    if i != n:
         return None
     exchange = RingExchange.__new__(RingExchange)
-    exchange.owners = (whole,)
+    exchange.whole = whole
     fill_in(exchange, end, heads)
     exchange.up = b"".join(up) if up is not None else b""
     exchange.pieces = []
-    exchange.first, exchange.end = whole.first, whole.end
     return exchange
 
 

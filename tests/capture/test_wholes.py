@@ -69,9 +69,10 @@ def exchange(draw):
 
 
 def mixed(draw, count):
-    """Yields (kind, request, payload) of many exchanges, most of them in one piece."""
-    open_ = []
-    for number in range(count):
+    """Yields (kind, request, payload) of many exchanges, most of them in one piece. A
+    ring puts exchanges together in places, by their number: at times all have one."""
+    open_, step = [], draw.choice((1, 1, 512))
+    for number in range(0, count * step, step):
         left = [(kind, number, payload) for kind, payload in exchange(draw)]
         if draw.random() < 0.7:
             yield from left
@@ -135,7 +136,7 @@ def test_a_consumer_that_was_killed_leaves_wholes_to_the_next(seed):
     for kind, request, payload in sent:
         assert put(producer, kind, 3, request, payload)
     first, again = Assembly(redactor()), Assembly(redactor())
-    rows = list(first.rows(killed.read(20_000, True)))
+    rows = list(first.rows(killed.read(60_000, True)))
     successor, read = Ring(memory), list(again.rows([]))
     while successor.turn < killed.turn:
         read += again.rows(successor.read(1 << 20, True))
@@ -157,17 +158,37 @@ def at(left):
     return memory
 
 
+def items_of(*records):
+    """What a ring returns for these kinds and numbers."""
+    ring = Ring(mmap.mmap(-1, RING_BYTES))
+    for kind, number in records:
+        assert put(ring, kind, 0, number, heads() if kind == HEADS else end())
+    items = ring.read(RING_BYTES, wholes=True)
+    ring.release()
+    return [item[0] if isinstance(item, tuple) else "whole" for item in items]
+
+
 def test_an_exchange_that_comes_whole_is_one_item_and_others_are_not():
-    memory = mmap.mmap(-1, RING_BYTES)
-    ring = Ring(memory)
-    for number, kinds in enumerate((
-            (HEADS, END), (HEADS,), (HEADS, DOWN, END), (END,))):
-        for kind in kinds:
-            put(ring, kind, 0, number, heads() if kind == HEADS else end())
-    put(ring, END, 0, 1, end())
-    found = ring.read(RING_BYTES, wholes=True)
-    kinds = [one[0] if isinstance(one, tuple) else type(one).__name__ for one in found]
-    assert kinds == ["Whole", HEADS, "Whole", END, END]
+    assert items_of((HEADS, 0), (END, 0), (HEADS, 1), (HEADS, 2), (DOWN, 2), (END, 2),
+                    (END, 3)) == [HEADS, "whole", "whole", END]
+    assert items_of((HEADS, 0), *[(DOWN, 0)] * 14, (END, 0)) == ["whole"]
+    assert items_of((HEADS, 0), *[(DOWN, 0)] * 15, (END, 0)) == [
+        HEADS, *[DOWN] * 15, END]
+
+
+def test_exchanges_that_go_on_at_the_same_time_come_whole():
+    """A worker answers several at once: it ends none before it has begun them all."""
+    numbers = range(100, 600)
+    assert items_of(*[(HEADS, number) for number in numbers],
+                    *[(DOWN, number) for number in numbers],
+                    *[(END, number) for number in numbers]) == ["whole"] * 500
+
+
+def test_an_exchange_that_is_open_as_many_others_begin_comes_apart():
+    others = [record for number in range(1, 600) for record in (
+        (HEADS, number), (END, number))]
+    assert items_of((HEADS, 0), *others, (END, 0)) == [
+        *["whole"] * 511, HEADS, *["whole"] * 88, END]
 
 
 def test_a_long_row_of_records_is_looked_at_once():

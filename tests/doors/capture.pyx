@@ -3,7 +3,8 @@
 
 from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy
-from cutthrough.tape.ring cimport TIME_BYTES, Kind, Ring, publish, reserve, reserve_or_hold
+from cutthrough.tape.record cimport TIME_BYTES, Kind
+from cutthrough.tape.ring cimport Ring, publish, reserve, reserve_or_hold
 from cutthrough.tape.ring_exchange cimport RingExchange
 from cutthrough.tape.texts cimport text_of
 

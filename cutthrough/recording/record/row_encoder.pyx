@@ -12,18 +12,19 @@ which Converter counts. tests/recording/test_row_encoder.py holds both paths to 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 from msgspec.msgpack import Encoder
 
 from cutthrough.exchange.content import has_heads, join_chunks
 from cutthrough.tape.batch cimport BLOB, TEXT, Batch
-from cutthrough.tape.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
+from cutthrough.tape.record cimport TIME_BYTES, TIMED_DOWN, Record, payload_of
 from cutthrough.tape.ring_exchange cimport RingExchange
 from cutthrough.exchange.user_information cimport may_have_user
 from cutthrough.tape.texts cimport Text, is_ascii, latin1_of
+from cutthrough.recording.record.messagepack cimport (
+    copied, put_array, put_bytes, put_data, put_decimal, put_map, put_number, put_text)
 from cutthrough.recording.model.recorded_heads import read_request, read_response
 from cutthrough.recording.model.masking import repeats
 from cutthrough.recording.model.recording import find
@@ -69,6 +70,7 @@ cdef class _EncodedHead:
     cdef bytes entries
     cdef int count, status
     cdef bint is_chunked, has_heads         # in its body
+    cdef bint is_conditional                # the status of a response
     cdef uint64_t announced                 # bytes of a request's body
     cdef str coding                         # of a response
     cdef object echoes                      # of a request: values that its answer may repeat, or None
@@ -77,6 +79,7 @@ cdef class _EncodedHead:
 cdef class RowEncoder:
     """Adds rows to one batch, and has secrets of heads: only as long as the batch is made."""
     cdef object _masker
+    cdef bint _reads_bodies
     cdef Batch _batch
     cdef _HeadCache _requests, _responses
     cdef readonly object error              # of the last FAILED
@@ -85,6 +88,7 @@ cdef class RowEncoder:
 
     def __cinit__(self, masker, Batch batch not None):
         self._masker, self._batch = masker, batch
+        self._reads_bodies = masker.reads_bodies
         self._requests, self._responses = _HeadCache(), _HeadCache()
 
     def __dealloc__(self):
@@ -107,7 +111,7 @@ cdef class RowEncoder:
         cdef bytes up = exchange.up
         cdef list unframed = None               # keeps the pieces
         cdef _EncodedHead request, response
-        if self._masker.reads_bodies:
+        if self._reads_bodies:
             return BODIES
         if exchange.pieces:
             return MESSAGES
@@ -125,7 +129,7 @@ cdef class RowEncoder:
                 self._take(exchange) != exchange.down_bytes):
             return PART
         response = self._response(exchange.down_text)
-        if response.status in CONDITIONAL:
+        if response.is_conditional:
             return CONDITION
         if response.has_heads:
             return BODIES
@@ -163,15 +167,16 @@ cdef class RowEncoder:
 
     cdef uint64_t _take(self, RingExchange exchange) except? 0:
         """Takes the pieces of an answer. Returns how many bytes they have without their times."""
-        cdef const Record *record = exchange.first
+        cdef const Record *record
         cdef uint64_t moved = 0
+        cdef int i
         if exchange.timed is not None:
             return self._take_list(exchange.timed)
         self._n_pieces = 0
-        while record != exchange.end:
+        for i in range(exchange.whole.n):
+            record = exchange.whole.records[i]
             if record.kind == TIMED_DOWN:
                 moved += self._take_piece(payload_of(record), record.length)
-            record = behind(record)
         return moved
 
     cdef uint64_t _take_list(self, list timed) except? 0:
@@ -205,7 +210,7 @@ cdef class RowEncoder:
         if encoded is None:
             status, reason, protocol, fields = read_response(latin1_of(head))
             encoded = _EncodedHead.__new__(_EncodedHead)
-            encoded.status = status
+            encoded.status, encoded.is_conditional = status, status in CONDITIONAL
             encoded.coding = find(fields, "content-encoding").lower()
             encoded.has_heads = has_heads(find(fields, "content-type"))
             fill_in(encoded, {
@@ -378,73 +383,5 @@ cdef int put_url(Batch batch, RingExchange exchange, const char *target, size_t 
     if is_v6:
         at = copied(at, b"]", 1)
     if exchange.port != (443 if exchange.is_intercepted else 80):
-        at += snprintf(at, 7, b":%d", exchange.port)
+        at = put_decimal(copied(at, b":", 1), exchange.port)
     return batch.end_at(copied(at, target, n_target))
-
-
-cdef inline char *copied(char *at, const char *data, Py_ssize_t n) noexcept nogil:
-    memcpy(at, data, n)
-    return at + n
-
-
-cdef inline char *put_bytes(char *at, bytes data) noexcept:
-    return copied(at, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-
-
-# MessagePack: the shortest form of each.
-
-cdef inline char *put_big(char *at, uint8_t mark, uint64_t number, int n) noexcept nogil:
-    """A mark, and n bytes of a number."""
-    cdef int i
-    at[0] = <char>mark
-    for i in range(n):
-        at[n - i] = <char>(number >> 8 * i)
-    return at + 1 + n
-
-
-cdef inline char *put_number(char *at, uint64_t number) noexcept nogil:
-    if number < 0x80:
-        at[0] = <char>number
-        return at + 1
-    if number < 0x100:
-        return put_big(at, 0xcc, number, 1)
-    if number < 0x10000:
-        return put_big(at, 0xcd, number, 2)
-    if number >> 32 == 0:
-        return put_big(at, 0xce, number, 4)
-    return put_big(at, 0xcf, number, 8)
-
-
-cdef inline char *put_map(char *at, int n) noexcept nogil:
-    at[0] = <char>(0x80 | n)                # all have fewer than 16 entries
-    return at + 1
-
-
-cdef inline char *put_array(char *at, uint32_t n) noexcept nogil:
-    if n < 16:
-        at[0] = <char>(0x90 | n)
-        return at + 1
-    return put_big(at, 0xdc, n, 2) if n < 0x10000 else put_big(at, 0xdd, n, 4)
-
-
-cdef inline char *put_text(char *at, const char *data, Py_ssize_t n) noexcept nogil:
-    if n < 32:
-        at[0] = <char>(0xa0 | n)
-        at += 1
-    elif n < 0x100:
-        at = put_big(at, 0xd9, n, 1)
-    elif n < 0x10000:
-        at = put_big(at, 0xda, n, 2)
-    else:
-        at = put_big(at, 0xdb, n, 4)
-    return copied(at, data, n)
-
-
-cdef inline char *put_data(char *at, const char *data, Py_ssize_t n) noexcept nogil:
-    if n < 0x100:
-        at = put_big(at, 0xc4, n, 1)
-    elif n < 0x10000:
-        at = put_big(at, 0xc5, n, 2)
-    else:
-        at = put_big(at, 0xc6, n, 4)
-    return copied(at, data, n)
