@@ -78,8 +78,9 @@ cdef struct Multiplexer:
     bint (*ask)(Socket *carrier, Socket *out) noexcept nogil
     # Whether the peer says that it has not read the stream's request; the stream has ended then.
     bint (*is_unread)(const Socket *stream) noexcept nogil
-    # If the peer has reset the stream and its code says more than that the answer is not whole (it was
-    # cancelled, or was too much), the other stream ends with that code when it is cut. False: no such code.
+    # If the peer has reset the stream and its code says more than that the answer is not whole (it
+    # was cancelled, or was too much), the other stream ends with that code when it is cut. False: it
+    # does not say more.
     bint (*pass_reset)(const Socket *stream, const Socket *to) noexcept nogil
     # All bytes of a request with a body that the stream has taken: the caller's from now on.
     # NULL: there were too many, or the peer has begun to answer.
