@@ -124,7 +124,8 @@ def test_another_recording_takes_the_place_if_it_has_begun_in_the_same_way():
     one.look()
     assert not one.follows(first) and one.instead(b"0") is not None
     assert one.instead(b"x") is None
-    assert [step.data for step in Answering(second, True, 1).left] == [b"1", b""]
+    assert [step.data for step in Answering(
+        second, make_steps(second), True, 1).left] == [b"1", b""]
     one.end()
     with pytest.raises(CallDiffers, match="ends behind message 1 of 2 of recording 1"):
         ended = call(first)

@@ -117,5 +117,5 @@ def test_calls_are_of_their_reader_too():
     matcher = Matcher()
     for number, owner in ((1, "ann"), (2, "eve")):
         matcher.add(of(owner, number))
-    found, is_all = matcher.recordings_at(request("/a"), b"", EVE)
+    found, is_all = matcher.recordings_at(request("/a"), None, EVE)
     assert [one.number for one in found] == [2] and is_all

@@ -37,3 +37,10 @@ def test_many_events_take_little_time() -> None:
     changed = spread((Chunk(0, b"x\n" * 400_000),), body, EVENTS)
     assert time.process_time() - began < 3
     assert changed == (Chunk(0, body),)
+
+
+def test_each_line_stays_behind_the_same_part_of_the_request() -> None:
+    chunks = (Chunk(1, b"data: a\n\n", 5), Chunk(1, b"data: b\n\n", 9))
+    assert spread(chunks, b"data: x\n\ndata: y\n\n", EVENTS) == (
+        Chunk(1, b"data: x\n\n", 5), Chunk(1, b"data: y\n\n", 9))
+    assert spread(chunks, b"x", "text/plain") == (Chunk(1, b"x", 9),)

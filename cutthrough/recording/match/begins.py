@@ -1,15 +1,19 @@
-"""Recordings by the first message of their requests, for calls of gRPC.
+"""Recordings that may answer before their requests have ended, when no key can be made.
 
-A call is answered in step with its messages, so its recordings are looked for before
-its request has ended, when no key can be made. A message is five bytes and its data.
+Those of a call of gRPC are looked for by the first message of its request, which is
+five bytes and its data. Those of other requests are all that began before the end of
+theirs.
 """
 
 from bisect import insort
+from collections.abc import Iterator
 from hashlib import blake2b
 
-from cutthrough.recording.model.recording import Request
+from cutthrough.recording.model.recording import Recording, Request
 
 PREFIX = 5
+# In place of a message
+EARLY = b""
 
 
 def first_message(body: bytes) -> bytes:
@@ -33,20 +37,32 @@ class Begins:
     def __init__(self) -> None:
         self._numbers: dict[bytes, list[int]] = {}
 
-    def add(self, number: int, request: Request) -> None:
-        if message := first_message(request.body):
-            insort(self._numbers.setdefault(_key(request, message), []), number)
+    @property
+    def has_any(self) -> bool:
+        return bool(self._numbers)
 
-    def remove(self, number: int, request: Request) -> None:
-        if message := first_message(request.body):
-            key = _key(request, message)
-            self._numbers[key].remove(number)
+    def add(self, recording: Recording) -> None:
+        for key in _keys(recording):
+            insort(self._numbers.setdefault(key, []), recording.number)
+
+    def remove(self, recording: Recording) -> None:
+        for key in _keys(recording):
+            self._numbers[key].remove(recording.number)
             if not self._numbers[key]:
                 del self._numbers[key]
 
     def find(self, request: Request, message: bytes) -> list[int]:
-        """In order: of its host and path, if they begin with this message."""
+        """In order: of its host and path, if they begin with this message; b"": if they
+        answered before the end of theirs."""
         return self._numbers.get(_key(request, message), [])
+
+
+def _keys(recording: Recording) -> Iterator[bytes]:
+    request = recording.request
+    if message := first_message(request.body):
+        yield _key(request, message)
+    if recording.response.is_early:
+        yield _key(request, EARLY)
 
 
 def _key(request: Request, message: bytes) -> bytes:

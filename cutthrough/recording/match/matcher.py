@@ -93,7 +93,7 @@ class Matcher:
         self._read_apart: dict[int, Reading] = {}
         self.readable = Readable()
         self._places: Places = {}
-        self._begins = Begins()
+        self.begins = Begins()
         self._own = OwnLanes()
         self._shared = shared
         self._has_state = False
@@ -135,7 +135,7 @@ class Matcher:
         index.add(number, base, parts, extra)
         self._recordings[number] = _ENCODE(recording)
         self.readable.add(recording)
-        self._begins.add(number, request)
+        self.begins.add(recording)
         self._has_state |= has_state
         paths = self._places.setdefault(request.host, {})
         known = paths.get(request.path)
@@ -156,7 +156,7 @@ class Matcher:
         del self._recordings[number]
         self.readable.remove(number)
         request = recording.request
-        self._begins.remove(number, request)
+        self.begins.remove(recording)
         paths = self._places[request.host]
         known = paths[request.path]
         if isinstance(known, array):
@@ -335,15 +335,15 @@ class Matcher:
         """Whether there is a recording of its host and path."""
         return request.path in self._places.get(request.host, ())
 
-    def recordings_at(self, request: Request, begin: bytes,
+    def recordings_at(self, request: Request, begin: bytes | None,
                       reader: Reader | None = None) -> tuple[list[Recording], bool]:
-        """The recordings of its host and path whose request begins with this message,
-        oldest first; and whether these are all: a bound holds, because the process
-        waits."""
+        """The recordings of its host and path, oldest first, whose request begins with
+        this message (None: with any), or whose answer is early (EARLY); and whether
+        these are all: a bound holds, because the process waits."""
         recordings: list[Recording] = []
         size = 0
-        numbers = self._begins.find(request, begin) if begin else numbers_of(
-            self._places.get(request.host, {}).get(request.path, ()))
+        numbers = self.begins.find(request, begin) if begin is not None else (
+            numbers_of(self._places.get(request.host, {}).get(request.path, ())))
         for number in numbers:
             if reader is not None and not self.readable.is_readers(number, reader):
                 continue

@@ -172,6 +172,8 @@ class Masker:
         response = self.response(recording.response)
         if echoes is not None:
             response = without(response, echoes, self.value)
+        if response.is_early and len(request.body) != len(recording.request.body):
+            response = answered_late(response)
         if request is recording.request and response is recording.response and (
                 not recording.patterns):
             return recording
@@ -327,14 +329,29 @@ def repeats(echoes: RecordedEchoes, head: bytes, coding: str, body: bytes) -> bo
 def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ...]:
     """A changed body in place of these chunks. A stream of events keeps its pace: each
     line comes when the same line came. Another body comes when its last byte came."""
-    last = chunks[-1].at_us
+    last = place_of(chunks[-1])
     if not kind.lower().startswith("text/event-stream"):
-        return (Chunk(last, body),)
-    times = [chunk.at_us for chunk in chunks for _ in range(chunk.data.count(b"\n"))]
-    timed = itertools.zip_longest(times, body.splitlines(keepends=True))
-    lines = ((last if at_us is None else at_us, line) for at_us, line in timed if line)
-    return tuple(Chunk(at_us, b"".join(line for _, line in together))
-                 for at_us, together in itertools.groupby(lines, itemgetter(0)))
+        return (Chunk(last[0], body, last[1]),)
+    places = [place_of(chunk) for chunk in chunks
+              for _ in range(chunk.data.count(b"\n"))]
+    placed = itertools.zip_longest(places, body.splitlines(keepends=True))
+    lines = ((place or last, line) for place, line in placed if line)
+    return tuple(Chunk(at_us, b"".join(line for _, line in together), asked)
+                 for (at_us, asked), together in itertools.groupby(
+                     lines, itemgetter(0)))
+
+
+def place_of(chunk: Chunk) -> tuple[int, int]:
+    """When it came, and behind what of the request."""
+    return chunk.at_us, chunk.asked
+
+
+def answered_late(response: Response) -> Response:
+    """As if it had begun behind its request: places in a body that has changed are of
+    no use."""
+    return msgspec.structs.replace(
+        response, head_asked=-1, end_asked=-1, chunks=tuple([
+            Chunk(chunk.at_us, chunk.data) for chunk in response.chunks]))
 
 
 def without(response: Response, echoes: RecordedEchoes, value: Callable[[str], str]

@@ -69,7 +69,7 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
 
 class Chunk(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Bytes of a body that came together. `asked`: bytes of the request's body that had
-    come before, of a call with sides that talk in turn; -1: all, and its end."""
+    come before, if the answer began before its end; -1: all, and its end."""
 
     at_us: int
     data: bytes
@@ -106,6 +106,11 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
     @property
     def body(self) -> bytes:
         return b"".join([chunk.data for chunk in self.chunks])
+
+    @property
+    def is_early(self) -> bool:
+        """Whether it began before the end of its request."""
+        return self.head_asked >= 0
 
     def field(self, name: str) -> str:
         return find(self.fields, name)

@@ -12,7 +12,7 @@ status and the reason.
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 from urllib.parse import quote
@@ -125,14 +125,15 @@ def are_cheap(*messages: bytes) -> bool:
 
 def make_steps(recording: Recording) -> list[Step]:
     """The head without data, the pieces of the body, and the trailers without data."""
-    response = recording.response
-    if not response.status:
+    if not recording.response.status:
         return [Step(NEVER, 0, b"")] * 2
     ends = list(accumulate(map(len, split(recording.request.body) or ())))
+    return steps_of(recording.response, lambda offset: (
+        ALL if offset < 0 else bisect_right(ends, offset)))
 
-    def messages(offset: int) -> int:
-        return ALL if offset < 0 else bisect_right(ends, offset)
 
+def steps_of(response: Response, messages: Callable[[int], int]) -> list[Step]:
+    """`messages`: behind how many an offset of the request's body is."""
     last = response.chunks[-1].at_us if response.chunks else response.head_us
     steps = [Step(messages(response.head_asked), response.head_us, b""),
              *(Step(messages(chunk.asked), chunk.at_us, chunk.data)
@@ -149,6 +150,9 @@ def make_steps(recording: Recording) -> list[Step]:
 
 class Call:
     """The possible recordings of a call, as its messages come."""
+
+    is_of_grpc = True
+    steps = staticmethod(make_steps)
 
     def __init__(self, matcher: Matcher, request: Request, most: int,
                  reader: Reader | None = None) -> None:
@@ -252,7 +256,7 @@ class Call:
         candidates: list[_Candidate] = []
         wanted, _ = self._reader.read(self._request, recorded=False)
         begin = self._pending[0] if self._pending and (
-            self._route.key.body == "raw") else b""
+            self._route.key.body == "raw") else None
         recordings, is_all = self._matcher.recordings_at(
             self._request, begin, self._for)
         for recording in recordings:
@@ -293,11 +297,10 @@ class Call:
 class Answering:
     """The rest of a recording, to be sent."""
 
-    def __init__(self, recording: Recording, has_head: bool = False, sent: int = 0
-                 ) -> None:
+    def __init__(self, recording: Recording, steps: list[Step], has_head: bool = False,
+                 sent: int = 0) -> None:
         """`has_head`: the head is out, and `sent` bytes of the body."""
-        self.recording = recording
-        self.left = steps = make_steps(recording)
+        self.recording, self.left = recording, steps
         if has_head:
             del steps[0]
         while sent and len(steps) > 1:

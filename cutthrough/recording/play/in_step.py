@@ -1,11 +1,12 @@
-"""A call of gRPC in replay: answered behind its body's end, or before, in step with it.
+"""A request in replay, answered behind its body's end, or before, in step with it.
 
     run ─> the end of the body ───────> Play.decide           as any request
       │      └─> an answer was earlier > _answer
       ├─> an answer is due before ────> _answer ─> _go_on     in step
       └─> no recording begins like it > Play.miss
 
-Which recordings there are, and what of them is due, is in `calls`.
+Which recordings there are, and what of them is due, is in `calls` if it is a call of
+gRPC, and else in `turns`.
 """
 
 import asyncio
@@ -18,7 +19,11 @@ from cutthrough.exchange.work import Body
 from cutthrough.recording.match.index import Draw
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match, Miss
-from cutthrough.recording.model.recorded_heads import build_head, build_trailers
+from cutthrough.recording.model.recorded_heads import (
+    build_head,
+    build_trailers,
+    is_call,
+)
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.model.sharing import Reader
 from cutthrough.recording.model.sluices import Sluice, comes, take, write
@@ -30,6 +35,7 @@ from cutthrough.recording.play.calls import (
     refusal_trailers,
 )
 from cutthrough.recording.play.shared import Arrival
+from cutthrough.recording.play.turns import Turns, may_turn
 from cutthrough.recording.sessions.aside import aside
 
 log = logging.getLogger("cutthrough")
@@ -59,14 +65,23 @@ class Asked(Protocol):
     def refuse(self, text: str) -> None: ...
 
 
-class InStep:
-    """One call."""
+def in_step_of(play: Asked) -> "InStep | None":
+    """None: it is answered behind its end."""
+    matcher = play.shared.matcher
+    if is_call(play.arrival.head):
+        return InStep(play, Call(matcher, play.request(True), play.shared.most_body,
+                                 play.reader))
+    if may_turn(matcher, play.request(False)):
+        return InStep(play, Turns(matcher, play.request(True), play.reader))
+    return None
 
-    def __init__(self, play: Asked) -> None:
-        self._play = play
+
+class InStep:
+    """One call, or another request."""
+
+    def __init__(self, play: Asked, call: Call | Turns) -> None:
+        self._play, self._call = play, call
         self._exchange, self._shared = play.exchange, play.shared
-        self._call = Call(self._shared.matcher, play.request(True),
-                          self._shared.most_body, play.reader)
 
     async def run(self) -> None:
         exchange, play, call = self._exchange, self._play, self._call
@@ -98,8 +113,12 @@ class InStep:
                     play.stop_reading(body.whole(), piece)
                     return
                 if len(body) > most:
-                    raise CallDiffers("the request's body is longer than "
-                                  f"{most} bytes (recording_body)")
+                    too_long = ("the request's body is longer than "
+                                f"{most} bytes (recording_body)")
+                    if not call.is_of_grpc:
+                        exchange.refuse("recording_missed", too_long)
+                        return
+                    raise CallDiffers(too_long)
                 call.take(piece)
             except CallDiffers as error:
                 play.body = body.whole()
@@ -135,7 +154,7 @@ class InStep:
         if recording.delay_us:
             await asyncio.sleep(recording.delay_us / 1e6)
         play.drop_body()
-        await self._go_on(Answering(recording), sluice)
+        await self._go_on(Answering(recording, self._call.steps(recording)), sluice)
 
     async def _next_like(self, candidate: Recording) -> Match | Miss:
         matcher: Matcher = self._shared.matcher
@@ -155,8 +174,9 @@ class InStep:
 
     async def _go_on(self, answering: Answering, up: Sluice) -> None:
         exchange, speed, call = self._exchange, self._shared.speed, self._call
+        arrival = self._play.arrival
         head, chunked = build_head(
-            answering.recording.response, "POST", self._play.arrival.minor)
+            answering.recording.response, arrival.method, arrival.minor)
         down: Sluice | None = None
         sent, ended, before_us = bytearray(), False, 0
         while answering.left:
@@ -206,15 +226,17 @@ class InStep:
                           f"{call.message_count}, and has another answer already")
         self._shared.answer_cache.count(result.recording.number)
         call.follow(result.recording)
-        return Answering(result.recording, has_head, len(sent))
+        return Answering(
+            result.recording, call.steps(result.recording), has_head, len(sent))
 
     def _end(self, miss: Miss, down: Sluice | None, chunked: bool) -> None:
         text = self._play.log_miss(miss)
-        log.warning("recordings: a call of %s ended: %s", self._play.arrival.host, text)
+        log.warning("recordings: an answer of %s ended: %s",
+                    self._play.arrival.host, text)
         exchange = self._exchange
         if down is None:
             self._play.refuse(text)
-        elif chunked:
+        elif chunked and self._call.is_of_grpc:
             exchange.set_outcome("recording_missed", text)
             down.write(build_trailers(refusal_trailers(text)))
             down.finish()

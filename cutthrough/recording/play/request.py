@@ -39,7 +39,7 @@ from cutthrough.recording.model.sharing import Reader, owner_of
 from cutthrough.recording.model.sluices import Sluice, take, until_left, write
 from cutthrough.recording.play.alter import OnReplay, ReplayFailed, alter, changes
 from cutthrough.recording.play.calls import refusal
-from cutthrough.recording.play.in_step import InStep
+from cutthrough.recording.play.in_step import in_step_of
 from cutthrough.recording.play.shared import Arrival, Exchange, Shared
 from cutthrough.recording.play.websocket import play_websocket
 from cutthrough.recording.sessions.aside import aside
@@ -132,8 +132,8 @@ class Play:
                 shared.waiting.discard(waiter)
         if not self.arrival.has_body:
             self.decide()
-        elif is_call(self.arrival.head):
-            await InStep(self).run()
+        elif (in_step := in_step_of(self)) is not None:
+            await in_step.run()
         elif await self._collect():
             self.decide()
 
@@ -394,7 +394,7 @@ class Play:
 
     def _answer(self, recording: Recording, is_last: bool) -> None:
         response = recording.response
-        method = self.arrival.head[:self.arrival.head.index(" ")]
+        method = self.arrival.method
         head, chunked = build_head(response, method, self.arrival.minor)
         if takes_time(recording, self.shared.speed):
             self._begin(self._send, recording, head, chunked, method)

@@ -53,6 +53,10 @@ class Arrival(NamedTuple):
     offers: bool                             # an upgrade
     asker: Asker
 
+    @property
+    def method(self) -> str:
+        return self.head[:self.head.index(" ")]
+
 
 # Of an Arrival, but for its asker: as the session passes them
 Values: TypeAlias = tuple[int, str, str, int, str, int, bool, bool]

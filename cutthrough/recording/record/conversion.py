@@ -156,15 +156,15 @@ def _make(exchange: RingExchange, heads: HeadCache | None, cuts: str) -> Recordi
     up, ended = join_chunks(exchange.up) if is_chunked else (
         exchange.up, len(exchange.up) >= announced(exchange.up_head))
     head_at, asked_at = exchange.head_asked, exchange.asked
-    if is_rpc and (exchange.asked is not None or not ended):
+    if not (is_rpc or ended):
+        raise NotRecordable("its answer came before the end of the request"
+                            if exchange.reason == "ok" else
+                            f"it ended as {exchange.reason}")
+    if exchange.asked is not None or not ended:
         if asked_at is None:
             head_at = len(exchange.up)
             asked_at = [head_at] * len(exchange.down)
         up, places = find_places(exchange, {head_at, *asked_at}, is_chunked)
-    elif not ended:
-        raise NotRecordable("its answer came before the end of the request"
-                            if exchange.reason == "ok" else
-                            f"it ended as {exchange.reason}")
     status, reason, protocol, fields = (
         _NO_HEAD if is_silent else read_response(exchange.down_head, heads))
     left = exchange.reason != "ok"
