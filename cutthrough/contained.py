@@ -121,6 +121,22 @@ def resume(coroutine: Coroutine[Any, Any, Any], yielded: Any,
             reraise(error)
 
 
+class Begun(asyncio.Task[Result]):
+    """A task of a call. Code of the operator's may cancel all tasks of the loop: of one
+    that has not begun no line would run, neither `except` nor `finally`, and who waits
+    for its answer would wait for ever. So it begins first. `end` is for its owner."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        coroutine: Any = self.get_coro()
+        if inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
+            return super().cancel(msg)
+        self.get_loop().call_soon(super().cancel, msg)
+        return True
+
+    def end(self) -> None:
+        super().cancel()
+
+
 class _Left(Exception):
     """The time of a cancelled call is over."""
 
@@ -215,7 +231,7 @@ async def end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
     end."""
     tasks = list(tasks)
     for task in tasks:
-        task.cancel()
+        asyncio.Task.cancel(task)            # a call that has not begun does not begin
     if tasks:
         await asyncio.wait(tasks, timeout=ENDING_S)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cutthrough import contained
-from cutthrough.contained import Kept, call, contain, drive
+from cutthrough.contained import Begun, Kept, call, contain, drive
 from cutthrough.process.loops import make_loop
 
 
@@ -257,3 +257,21 @@ async def test_in_a_program_s_own_loop_a_kept_task_is_cancelled():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_call_begins_before_it_is_cancelled():
+    steps = []
+
+    async def step(name):
+        try:
+            steps.append(name)
+            await asyncio.sleep(60)
+        finally:
+            steps.append(f"{name} ended")
+
+    for name in ("cancelled", "ended"):
+        task = Begun(step(name))
+        (task.cancel if name == "cancelled" else task.end)()
+        await asyncio.wait([task], timeout=20)
+        assert task.cancelled()
+    assert steps == ["cancelled", "cancelled ended"]

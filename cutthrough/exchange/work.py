@@ -13,6 +13,7 @@ others (R64), and none takes all memory (R69).
 import asyncio
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 # Bytes of bodies, in one worker; one asker alone gets half: 32 of 4 MiB
@@ -245,13 +246,13 @@ class Gate:
         # If the client leaves, the call goes on: a process takes 0.2 s to start
         self.calls += 1
         task = asyncio.get_running_loop().create_task(
-            self._work(asker, pool, function, arguments))
+            self._work(pool, function, arguments))
         self._tasks.add(task)
-        task.add_done_callback(self._on_done)
+        task.add_done_callback(partial(self._on_done, asker))
         return await asyncio.shield(task)
 
-    async def _work(self, asker: str, pool: Pool,
-                    function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    async def _work(self, pool: Pool, function: Callable[..., Any],
+                    arguments: tuple[Any, ...]) -> Any:
         try:
             return await pool.run(RUN_S, function, *arguments)
         except TimeoutError:
@@ -261,10 +262,9 @@ class Gate:
             raise Unread("it is too large") from None
         except ProcessLost as error:
             raise Unread(f"the process that reads it has ended: {error}") from None
-        finally:
-            self.lines.leave(asker)
 
-    def _on_done(self, task: "asyncio.Task[Any]") -> None:
+    def _on_done(self, asker: str, task: "asyncio.Task[Any]") -> None:
+        self.lines.leave(asker)              # also if it was cancelled before it began
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()                 # retrieved, even if the exchange has ended

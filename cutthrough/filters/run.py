@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from cutthrough.codings import accepted
-from cutthrough.contained import resume
+from cutthrough.contained import Begun, resume
 from cutthrough.filters import bodies
 from cutthrough.filters.added import Added, Parts, parts_of
 from cutthrough.filters.calls import Calls
@@ -46,10 +46,10 @@ class Run(Calls):
 
     waiting = 0                         # tasks that have not begun
     conversation: Conversation | None = None
-    _tasks: set["asyncio.Task[None]"] | None = None     # None: none so far
+    _tasks: set[Begun[None]] | None = None      # None: none so far
 
     @property
-    def tasks(self) -> set["asyncio.Task[None]"]:
+    def tasks(self) -> set[Begun[None]]:
         if self._tasks is None:
             self._tasks = set()
         return self._tasks
@@ -122,7 +122,7 @@ class Run(Calls):
 
     def _begin(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         """No coroutine: it would not be awaited if the task does not begin."""
-        task = asyncio.get_running_loop().create_task(self._contain(function, *args))
+        task = Begun(self._contain(function, *args))
         self.tasks.add(task)
         self.chain.tally.running.add(task)
         self.waiting += 1
@@ -185,10 +185,10 @@ class Run(Calls):
             self.tasks.discard(task)
             self.chain.tally.running.discard(task)
 
-    def _cancel(self, task: "asyncio.Task[None]") -> None:
+    def _cancel(self, task: Begun[None]) -> None:
         if self.waiting:                # perhaps this one: then no step of it will run
             task.add_done_callback(self._forget)
-        task.cancel()
+        task.end()
 
     # The tasks.
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cutthrough.contained import call, end
+from cutthrough.contained import Begun, call, end
 from cutthrough.exchange.work import Memory
 from cutthrough.filters.breakpoints import Breakpoints
 from cutthrough.filters.stage import Tally as FilterTally
@@ -127,7 +127,7 @@ class _Question:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.waiting: dict[object, Callback] = {}
-        self.task: asyncio.Task[None] | None = None
+        self.task: Begun[None] | None = None
 
 
 class Hook:
@@ -172,7 +172,7 @@ class Hook:
                 loop.call_soon(callback, label)
                 return
             question = self._questions[request] = _Question(request)
-            task = question.task = loop.create_task(self._decide(user, key, question))
+            task = question.task = Begun(self._decide(user, key, question), loop=loop)
             self._tasks.add(task)
             task.add_done_callback(partial(self._on_end, user))
         token = callback if token is None else token
@@ -188,7 +188,7 @@ class Hook:
         if not question.waiting and question.task is not None:
             self.tally.dropped += 1
             del self._questions[question.request]
-            question.task.cancel()
+            question.task.end()
 
     def _on_end(self, user: bytes, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

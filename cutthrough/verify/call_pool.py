@@ -33,7 +33,7 @@ class CallPool:
         self.patience = patience
         self.faults = 0
         self._loop = loop
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[contained.Begun[None]] = set()
         self._is_closed = False
 
     def call(self, function: Function, name: str, secret: bytes, done: Done) -> None:
@@ -41,7 +41,8 @@ class CallPool:
         if not name.isprintable() or not 0 < len(name.encode()) <= MOST_NAME:
             self._loop.call_soon(done, False)       # an empty name is nobody's
             return
-        task = self._loop.create_task(self._run(function, name, secret.decode(), done))
+        task = contained.Begun(self._run(function, name, secret.decode(), done),
+                               loop=self._loop)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -73,4 +74,4 @@ class CallPool:
         """Cancels the calls under way, without an answer."""
         self._is_closed = True
         for task in self._tasks:
-            task.cancel()
+            task.end()

@@ -176,6 +176,21 @@ def test_one_asker_has_one_call_at_work_and_delays_nobody_else(tmp_path):
     run(test)
 
 
+def test_a_call_that_is_cancelled_before_it_begins_leaves_its_line():
+    """By code of the operator's, which cancels all tasks: the asker had no place any
+    more."""
+    async def test(gate):
+        for _ in range(MOST_OF_ASKER + 1):
+            call = asyncio.ensure_future(gate.run("eve", pid_of))
+            await asyncio.sleep(0)
+            for task in gate._tasks:
+                task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        assert gate.waiting == 0 and gate.lines._lines == {}
+    run(test)
+
+
 def test_all_askers_together_have_a_bounded_line(monkeypatch, tmp_path):
     monkeypatch.setattr(work, "MOST_WAITING", 5)
     flag = str(tmp_path / "flag")

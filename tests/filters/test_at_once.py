@@ -10,6 +10,7 @@ import pytest
 
 from cutthrough.filters.chains import Filters
 from cutthrough.filters.stage import make_stage, may_wait
+from tests.support.tasks import cancel_others
 
 HEAD = b"GET /a HTTP/1.1\r\nHost: a.test\r\nVia: 1.1 cutthrough\r\n\r\n"
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nVia: 1.1 cutthrough\r\n\r\n"
@@ -171,6 +172,17 @@ def test_a_client_that_leaves_before_a_task_begins_leaves_no_warning(recwarn):
     asyncio.run(run_all())
     gc.collect()
     assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_a_task_that_is_cancelled_before_it_begins_refuses_its_request():
+    """By another filter, which cancels all tasks: its client waited."""
+    async def run_all():
+        run, exchange = begin(Waits())
+        run.start()
+        cancel_others()
+        await wait_for(run)
+        assert exchange.calls == ["filter_failed"] and not run.tasks and not run.waiting
+    asyncio.run(run_all())
 
 
 def test_an_answer_that_a_peer_takes_slowly_is_finished_by_a_task():

@@ -12,6 +12,7 @@ from cutthrough.generation.operator_code import find_function
 from cutthrough.generation.policy_files import load_code
 from cutthrough.net.shares import ALL_TAKEN, SHARE_TAKEN
 from cutthrough.policy.source import PolicyError
+from tests.support.tasks import cancel_others
 
 KEY = b"example.com\x01\xbb"
 DETAILS = Details((), "127.0.0.1", "CONNECT")
@@ -95,6 +96,21 @@ async def test_a_hook_that_fails_has_refused(function, caplog):
     assert hook.tally.failures == 1 and len(hook.verdicts) == 0
     assert "the policy hook failed" in caplog.text
     assert ("no answer in time" in caplog.text) == (function is takes_too_long)
+
+
+async def test_a_question_that_is_cancelled_before_it_begins_is_answered():
+    """By code of the operator's, which cancels all tasks: it waited for ever, and so
+    did everybody who had the same question later."""
+    async def decide(request):
+        await asyncio.sleep(0)
+        return Decision(True)
+
+    hook = Hook(decide, 20)
+    answer = asyncio.get_running_loop().create_future()
+    hook.ask(b"alice", KEY, DETAILS, answer.set_result)
+    cancel_others()
+    await asyncio.wait_for(answer, 10)
+    assert [one.allow for one in await ask(hook)] == [True]
 
 
 async def test_an_exception_without_a_text_is_no_timeout(caplog):

@@ -10,6 +10,7 @@ from cutthrough.net.dns.answer import ERROR, TIMEOUT
 from cutthrough.net.dns.by_function import FunctionResolver
 from cutthrough.net.dns.resolver import Servers
 from cutthrough.net.shares import ALL_TAKEN, SHARE_TAKEN
+from tests.support.tasks import cancel_others
 
 HERE = "127.0.0.1"
 
@@ -62,6 +63,22 @@ async def test_requests_of_one_user_for_one_host_and_port_share_a_call():
     assert len(function.calls) == 5, "nothing was kept"
     assert resolver.stats()["open"] == 0
     await resolver.close()
+
+
+async def test_a_call_that_is_cancelled_before_it_begins_is_answered():
+    """By code of the operator's, which cancels all tasks: nobody could reach the host
+    any more."""
+    function = Asked()
+    function.go.set()
+    resolver = make(function)
+    answer = ask(resolver)
+    cancel_others()
+    await asyncio.wait_for(answer, 20)
+    assert (await asyncio.wait_for(ask(resolver), 20)).texts() == [HERE]
+    ask(resolver, token=1)
+    resolver.abandon(1)                      # which is not called
+    await resolver.close()
+    assert len(function.calls) == 2 and resolver.stats()["open"] == 0
 
 
 async def test_a_call_ends_with_its_last_request():

@@ -4,8 +4,10 @@ import asyncio
 import tracemalloc
 from types import SimpleNamespace
 
+from cutthrough.contained import Begun
 from cutthrough.exchange.work import Memory
 from cutthrough.recording.play.request import REPLAYS, Play
+from tests.support.tasks import cancel_others
 
 PIECE = bytes(64 << 10)
 HEAD = "POST /a HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -34,7 +36,7 @@ async def collect(memory: Memory) -> tuple[str, int]:
     """Returns why the body was refused, and the most bytes that were taken."""
     exchange = Exchange(refused=asyncio.get_running_loop().create_future())
     shared = SimpleNamespace(
-        matcher=object(), most_body=1 << 30, tasks=set(),
+        matcher=object(), most_body=1 << 30, begin=Begun,
         gate=SimpleNamespace(memory=memory))
     arrival = SimpleNamespace(
         has_body=True, head=HEAD, mode=REPLAYS, asker=SimpleNamespace(name="alice"))
@@ -57,3 +59,20 @@ def test_a_body_that_finds_no_room_any_more_is_not_copied():
     # One asker gets half of it; the body grows by an eighth at a time
     assert peak < 1.25 * memory.most / 2
     assert memory.taken == 0
+
+
+async def test_a_request_whose_task_is_cancelled_is_refused():
+    """By a filter that cancels all tasks: its client waited for ever."""
+    for steps in range(3):
+        refused = asyncio.get_running_loop().create_future()
+        shared = SimpleNamespace(matcher=None, waiting=set(), begin=Begun)
+        exchange = SimpleNamespace(
+            refuse=lambda *reason, to=refused: to.set_result(reason))
+        play = Play(shared, exchange, SimpleNamespace(has_body=False))  # type: ignore
+        play.start()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        cancel_others()
+        async with asyncio.timeout(20):
+            assert (await refused)[0] == "replay_failed"
+        play.end("")

@@ -9,6 +9,7 @@ from cutthrough.policy.auth import Account, AuthenticatorByFunction
 from cutthrough.verify.call_pool import MOST_CALLS, CallPool
 from cutthrough.verify.hash_pool import ThreadPool
 from cutthrough.verify.verifier import Verifier
+from tests.support.tasks import cancel_others
 
 CLIENT = b"\xcb\0\x71\5"
 
@@ -106,6 +107,21 @@ async def test_what_is_no_exception_gives_its_place_back(verifier, raised):
     users = AuthenticatorByFunction(verify, b"1", {})
     answers = [ask(verifier, users, b"u%d:wrong" % n) for n in range(MOST_CALLS + 1)]
     assert set(await gathered(answers)) == {"policy_unavailable"}
+    assert await gathered([ask(verifier, users, b"ann:x")]) == [b"ann"]
+    assert len(verifier) == 0
+
+
+async def test_a_call_that_is_cancelled_before_it_begins_is_answered(verifier):
+    """By code of the operator's, which cancels all tasks: the client waited, and its
+    place was lost."""
+    async def verify(name, password):
+        return True
+
+    users = AuthenticatorByFunction(verify, b"1", {})
+    for _ in range(MOST_CALLS + 1):
+        answer = ask(verifier, users, b"ann:x")
+        cancel_others()
+        assert len(await gathered([answer])) == 1
     assert await gathered([ask(verifier, users, b"ann:x")]) == [b"ann"]
     assert len(verifier) == 0
 

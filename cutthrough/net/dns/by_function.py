@@ -54,7 +54,7 @@ class _Call:
         self.key = key
         self.asker = asker              # the holder of its place
         self.waiting: dict[object, tuple[Callback, bytes]] = {}
-        self.task: asyncio.Task[None] | None = None
+        self.task: contained.Begun[None] | None = None
 
 
 class FunctionResolver(Resolver):
@@ -93,7 +93,7 @@ class FunctionResolver(Resolver):
                 self._loop.call_soon(callback, label)
                 return
             call = self._calls[key] = _Call(key, asker)
-            task = call.task = self._loop.create_task(self._run(call))
+            task = call.task = contained.Begun(self._run(call), loop=self._loop)
             self._running.add(task)
             task.add_done_callback(partial(self._on_end, asker))
         call.waiting[token] = (callback, asker)
@@ -108,7 +108,7 @@ class FunctionResolver(Resolver):
         if not call.waiting and call.task is not None:
             self.dropped += 1
             del self._calls[call.key]
-            call.task.cancel()
+            call.task.end()
 
     def _on_end(self, asker: bytes, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.contained import Begun
 from cutthrough.exchange.work import MOST_US, SMALL, Body, Busy, Unread, is_costly
 from cutthrough.recording.match import reading as apart
 from cutthrough.recording.match.index import Draw
@@ -60,7 +61,7 @@ class Play:
         self.wants_upload = arrival.has_body
         self.body = self._beyond = b""
         self._collected: Body | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: Begun[None] | None = None
 
     def start(self) -> None:
         if self.arrival.has_body or self.shared.matcher is None:
@@ -80,7 +81,7 @@ class Play:
         """The exchange has ended. Idempotent."""
         task, self._task = self._task, None
         if task is not None and task is not asyncio.current_task():
-            task.cancel()
+            task.end()
         self.drop_body()
 
     def collect(self) -> Body:
@@ -96,15 +97,16 @@ class Play:
 
     def _begin(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         """No coroutine: it would not be awaited if the task does not begin."""
-        task = asyncio.get_running_loop().create_task(self._contain(function, *args))
-        self._task = task
-        self.shared.tasks.add(task)
-        task.add_done_callback(self.shared.tasks.discard)
+        self._task = self.shared.begin(self._contain(function, *args))
 
     async def _contain(self, function: Callable[..., Awaitable[None]], *args: Any
                        ) -> None:
         try:
             await function(*args)
+        except asyncio.CancelledError:
+            if asyncio.current_task() is not self._task:
+                raise                        # the exchange has ended
+            self._fail(ReplayFailed("its task was cancelled"))
         except Exception as error:
             self._fail(error)
 
@@ -375,11 +377,9 @@ class Play:
         shared, request = self.shared, self.request(True)
         setting = apart.Setting(request, shared.mask(request), shared.rules,
                                 shared.gate, self.arrival.asker.name)
-        task = asyncio.get_running_loop().create_task(play_websocket(
+        shared.begin(play_websocket(
             peer, match, shared.speed, shared.most_body, setting,
             partial(self.log_miss, number=self.exchange.id)))
-        shared.tasks.add(task)
-        task.add_done_callback(shared.tasks.discard)
 
     @property
     def reader(self) -> Reader | None:

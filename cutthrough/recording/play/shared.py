@@ -2,9 +2,10 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from cutthrough.contained import Begun
 from cutthrough.exchange.work import Gate
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.misses import Asker, MissLog
@@ -128,7 +129,7 @@ class Shared:
         self.matcher: Matcher | None = None  # None: the session is being read
         self.rules = b""                     # of the matcher, for other processes
         self.waiting: set[asyncio.Future[None]] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[Begun[None]] = set()
         self.speed = 0.0                     # of recorded times; 0: at once
         self.wants_fields = False
         self.most_body = 4 << 20
@@ -152,6 +153,12 @@ class Shared:
                 future.set_result(None)
         self.waiting.clear()
 
+    def begin(self, coroutine: Coroutine[Any, Any, None]) -> Begun[None]:
+        task = Begun(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
     def close(self) -> None:
         for task in list(self.tasks):
-            task.cancel()
+            task.end()
