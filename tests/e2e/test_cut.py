@@ -4,8 +4,9 @@ for whatever reason, it ends."""
 import pytest
 
 from tests.support.client import USER
-from tests.support.inside import config, enter, over_tls
+from tests.support.inside import HERE, config, enter, over_tls
 from tests.support.origin import Connection, echo
+from tests.support.users import BOB, USERS
 
 pytestmark = pytest.mark.any_loop
 
@@ -75,3 +76,31 @@ def test_what_runs_inside_ends_too(start_policy, make_origin, dial, change):
     assert not client.fill()
     proxy.wait_reason("destination_denied",
                       url=f"https://a.example:{origin.port}/events")
+
+
+def test_it_ends_if_the_policy_is_gone_and_the_floor_refuses_it(
+        start_policy, make_origin, dial):
+    """It ran on: a snapshot without rules refused nothing."""
+    proxy = start_policy('[[rules]]\naction = "allow"\ncut = true\n',
+                         config('address_floor = "off"\n'))
+    client = dial(proxy).tunnel(f"a.example:{make_origin(echo).port}")
+    text = proxy.config_file.read_text()
+    proxy.reload(text.replace("policy =", "#").replace('floor = "off"', 'floor = "on"'))
+    with pytest.raises(ConnectionResetError):
+        client.read_exact(1)
+    proxy.wait_reason("destination_denied")
+
+
+@pytest.mark.parametrize("later", [
+    "", USERS + "users.bob.expires = 2020-01-01T00:00:00Z\n"])
+def test_cut_beside_default_ends_those_of_a_user_who_is_gone(
+        start_policy, make_origin, dial, later):
+    """Whose time is over counts as gone: the tunnel ran on."""
+    rule = f'[[rules]]\naction = "allow"\n{HERE}'
+    proxy = start_policy(f"cut = true\n{USERS}{rule}", config())
+    client = dial(proxy)
+    assert client.connect(f"a.example:{make_origin(echo).port}", auth=BOB).status == 200
+    proxy.policy.write_text(f"cut = true\n{later}{rule}")
+    assert "refused" not in proxy.hup()
+    with pytest.raises(ConnectionResetError):
+        client.read_exact(1)

@@ -5,6 +5,7 @@ from cutthrough.policy.acl cimport Verdict
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.inside cimport Inside
+from cutthrough.session.model.request cimport Request
 
 # The phase: called when the user is known, before anything is resolved. Addresses are judged
 # later, each one. Returns an Outcome, from the Client's fields alone: the head may be gone by then.
@@ -36,3 +37,5 @@ cdef int floor_outcome(Client c, Snapshot snapshot, const Verdict *verdict,
                        const Address *address) except -1
 # The destination's address; NULL: it is not known here.
 cdef const Address *known_address(Client c, Address *out) except? NULL
+# Does it offer an upgrade, or is it a tunnel that began so, in another worker too?
+cdef bint is_upgrade(const Request *r) noexcept

@@ -341,7 +341,6 @@ cdef Path *path_of(Client c) noexcept:
 
 
 cdef bint is_upgrade(const Request *r) noexcept:
-    """Does it offer an upgrade, or is it a tunnel that began so, in another worker too?"""
     return r.has_upgrade or (r.is_tunnel and not is_connect(r.method))
 
 

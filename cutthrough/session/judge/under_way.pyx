@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Requests and tunnels under way are judged by a newer snapshot.
 
-A reload judges each tunnel again. If the new rules or their floor refuse a tunnel, it is cut if the
-rule that refuses it has `cut` set, or the rule that let it in had; if the tunnel is intercepted, the
-requests inside are. The same holds if another process let a tunnel in, or if a request becomes a
-tunnel after a reload.
+A reload judges each tunnel again. If the new rules, the floor or the ports of CONNECT refuse a tunnel,
+it is cut if the rule that refuses it has `cut` set, or the rule that let it in had; if the tunnel is
+intercepted, the requests inside are. The same holds if another process let a tunnel in, or if a
+request becomes a tunnel after a reload.
 
 If the newer rules name limits, these hold from the next turn on: see charge.
 
@@ -20,7 +20,7 @@ from cutthrough.policy.auth cimport Account
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
 from cutthrough.session.judge.authorize cimport (
-    ask_connect, ask_rules, floor_outcome, known_address, take_verdict)
+    ask_connect, ask_rules, floor_outcome, is_upgrade, known_address, take_verdict)
 from cutthrough.session.model.charge cimport limits_of_rule
 from cutthrough.session.model.client cimport (
     Client, extras_of, is_between_requests, is_certified_before)
@@ -41,10 +41,11 @@ def recheck(Context context):
         if is_certified_before(client):
             end_soon(client)
         if PEEK <= client.state <= HALF_CLOSED and (
-                client.origin is not None and must_cut(client, context.snapshot)):
+                client.origin is not None and must_cut(client, context.snapshot, True)):
             client.abort(DESTINATION_DENIED, True)
             count += 1
-        elif is_request_inside(client) and must_cut(client, context.snapshot):
+        elif is_request_inside(client) and must_cut(
+                client, context.snapshot, client.request.is_tunnel):
             count += refuse_inside(client)
         elif REQUEST <= client.state <= RELAY and client.origin is not None:
             find_limits(client, context.snapshot)
@@ -79,56 +80,61 @@ cdef int refuse_inside(Client c) except -1:
 
 
 cdef bint is_cut_meanwhile(Client c) except -1:
-    return c.snapshot is not c.context.snapshot and must_cut(c, c.context.snapshot)
+    return c.snapshot is not c.context.snapshot and must_cut(c, c.context.snapshot, True)
 
 
-cdef bint must_cut(Client c, Snapshot newest) except -1:
+cdef bint must_cut(Client c, Snapshot newest, bint is_tunnel) except -1:
+    """`is_tunnel`: it is one, or becomes one now."""
     cdef Verdict verdict
     cdef Account account = c.account
     cdef bint refused
-    if newest is c.snapshot:
-        return account.has_expired() and (is_asked_for(c) or (
-            is_intercepted(c) and (<Inside>c.entrance).cuts))
-    verdict.rule = NOT_ASKED
-    refused = is_refused_by(c, newest, is_asked_for(c), &verdict)
+    if newest is c.snapshot and not account.has_expired():
+        return False
+    refused = is_refused_by(c, newest, is_asked_for(c, is_tunnel), is_tunnel, &verdict)
     c.account = account                     # its subjects are those of c.snapshot's rules
-    if c.request.is_tunnel and not refused:
+    if is_tunnel and not refused:
         note_limits(c, newest, &verdict)
     return refused
 
 
-cdef bint is_asked_for(Client c) noexcept:
+cdef bint is_asked_for(Client c, bint is_tunnel) noexcept:
     """Has the rule that let the request in `cut` set? A request inside an interception that is no
     tunnel has its CONNECT's rule for that."""
     return c.snapshot.acl is not None and c.snapshot.acl.cuts(c.request.rule) and (
-        c.request.is_tunnel or not is_intercepted(c))
+        is_tunnel or not is_intercepted(c))
 
 
-cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
+cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for, bint is_tunnel,
                         Verdict *verdict) except -1:
     """Is it to be cut? `asked_for`: the rule that let it in has `cut` set."""
     cdef Address literal
     cdef Verdict named
     cdef bint outer_asked_for = is_intercepted(c) and (<Inside>c.entrance).cuts
+    memset(verdict, 0, sizeof(verdict[0]))  # what passes where there are no rules
+    verdict.rule = NOT_ASKED
     account = account_in(c, newest)
-    if account is None:
+    if account is None or (<Account>account).has_expired():
         return asked_for or outer_asked_for or (newest.acl is not None and newest.acl.cuts(-1))
     c.account = account
-    if c.account.has_expired():
-        return asked_for or outer_asked_for
-    if newest.acl is None:
-        return False
     if is_intercepted(c):                   # the tunnel around it
-        ask_connect(c, <Inside>c.entrance, newest, verdict, &named)
+        named = verdict[0]
+        if newest.acl is not None:
+            ask_connect(c, <Inside>c.entrance, newest, verdict, &named)
         if is_cut_by(verdict, outer_asked_for) or is_cut_by(&named, outer_asked_for):
+            return True
+        if is_cut_by_port(newest, (<Inside>c.entrance).port, verdict, outer_asked_for):
             return True
         if c.origin is None:                # a tunnel of it is judged once more: is_cut_meanwhile
             return False
         if not named.opens_floor and is_cut_by_floor(c, newest, verdict, outer_asked_for):
             return True
-        if not c.request.is_tunnel:
+        if not is_tunnel:
             return False
-    ask_rules(c, newest, known_address(c, &literal), verdict)
+    if newest.acl is not None:
+        ask_rules(c, newest, known_address(c, &literal), verdict)
+    if not (is_intercepted(c) or is_upgrade(&c.request)) and (
+            is_cut_by_port(newest, c.request.port, verdict, asked_for)):
+        return True
     return is_cut_by(verdict, asked_for) or is_cut_by_floor(c, newest, verdict, asked_for)
 
 
@@ -168,6 +174,11 @@ cdef bint is_cut_by(const Verdict *verdict, bint asked_for) noexcept nogil:
     return (verdict.outcome != OK or verdict.maybe) and (asked_for or verdict.cut)
 
 
+cdef bint is_cut_by_port(Snapshot newest, int port, const Verdict *verdict,
+                         bint asked_for) noexcept:
+    return (asked_for or verdict.cut) and newest.judge_port(True, port) != OK
+
+
 cdef bint is_cut_by_floor(Client c, Snapshot newest, const Verdict *verdict,
                           bint asked_for) except -1:
     cdef Address literal
@@ -179,9 +190,7 @@ cdef bint readmit(Client c, bint asked_for) except -1:
     cdef Verdict verdict
     cdef Address literal
     cdef bint refused
-    memset(&verdict, 0, sizeof(verdict))
-    verdict.rule = NOT_ASKED
-    refused = is_refused_by(c, c.context.snapshot, asked_for, &verdict)
+    refused = is_refused_by(c, c.context.snapshot, asked_for, True, &verdict)
     c.snapshot = c.context.snapshot
     take_verdict(c, &verdict, known_address(c, &literal))
     return not refused
