@@ -93,8 +93,10 @@ cdef void wait(void *handle) noexcept nogil:
 
 
 cdef int by_timer(int timeout) noexcept nogil:
-    """Has the timer come within `timeout` ms. Returns what epoll_wait is to have."""
-    cdef uint64_t at_ms = uv.now(sleep.loop) + timeout
+    """Has the timer come after `timeout` ms. Returns what epoll_wait is to have."""
+    # One more, because the loop's clock has whole ones: what was asked for at 0.9, to come 5 ms
+    # later, is due at 5, and came at 4.1. Relative, as epoll_wait's is, it would be as late as a turn
+    cdef uint64_t at_ms = uv.now(sleep.loop) + timeout + 1
     cdef linux.itimerspec at
     if sleep.timer_ms == 0 or at_ms < sleep.timer_ms:
         memset(&at, 0, sizeof(at))

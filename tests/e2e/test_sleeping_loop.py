@@ -68,6 +68,27 @@ def test_a_timer_that_a_batch_sets_after_a_long_sleep_is_not_early(
     assert len(lines) == 3 and min(map(float, lines)) >= 0.29
 
 
+def test_no_sleep_is_short_of_a_part_of_a_millisecond():
+    """The loop's clock has whole ones: two of three sleeps of 5 ms took 4.1 to 4.99."""
+    uvloop = pytest.importorskip("uvloop", reason="extra: only uvloop has libuv inside")
+    options = {"access_log": "off", "user": USER, "password": PASSWORD}
+
+    async def shortest():
+        async with cutthrough.serve(**options) as proxy:
+            assert proxy.worker.poller.holds_loop
+            slept = []
+            for _ in range(50):
+                while time.monotonic() % 0.001 < 0.0008:
+                    pass
+                began = time.monotonic()
+                await asyncio.sleep(0.005)
+                slept.append(time.monotonic() - began)
+            return min(slept)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(shortest()) >= 0.005
+
+
 def test_a_worker_that_was_stopped_goes_on(start_proxy, make_origin, dial):
     """SIGCONT ends epoll_wait with EINTR, and nothing else is ready."""
     proxy, origin = start_proxy(), make_origin()
