@@ -194,6 +194,24 @@ def test_a_users_time_ends_while_the_credential_is_remembered():
     assert check(users, value, now + 99) == b"ann"
 
 
+def test_credentials_that_share_a_place_among_the_recent_stay_their_users(monkeypatch):
+    """R23: neither another's account nor one more second comes from there."""
+    verified = []
+    hash = make_user("any", b"x").hash
+    monkeypatch.setattr(
+        hashes, "check_hash", lambda hash, secret: verified.append(secret) or True)
+    names = [f"user{number}" for number in range(200)]
+    users = Authenticator(
+        {}, {name: User(name=name, hash=hash) for name in names}, 300.0)
+    values = {name.encode(): basic(f"{name}:{name}".encode()) for name in names}
+    began = time.monotonic()
+    for at, count in ((0, 200), (1, 200), (299.9, 200), (300, 400), (599.9, 400)):
+        for _ in range(2):                  # known, then recent
+            assert [check(users, value, began + at) for value in values.values()] == [
+                *values]
+        assert len(verified) == count
+
+
 def test_an_account_says_who_and_never_what_is_allowed(table):
     account = verify(table, basic("zoë:two".encode()))
     assert (account.name, account.groups) == ("zoë".encode(), ("staff",))
