@@ -16,6 +16,7 @@ named, or with `--clients`.
 """
 
 import contextlib
+import functools
 import itertools
 import os
 import resource
@@ -78,6 +79,7 @@ def read_part(text: str) -> tuple[int, int]:
     return part, of
 
 
+@functools.cache
 def files_of_part(config: pytest.Config) -> set[Path]:
     part, of = config.getoption("part", (1, 1))
     clients = config.getoption("clients", False)
