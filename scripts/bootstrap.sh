@@ -211,6 +211,8 @@ if [ "$what" = test ]; then
     # Elsewhere it comes as a snap, or not at all: its tests are skipped there
     if grep -q '^ID=debian' /etc/os-release || [ $browser = yes ]; then
         need chromium has chromium # 240 MB
+        # The pages' tests take half the CPU in it
+        need chromium-headless-shell test -x /usr/lib/chromium/chromium-headless-shell # 64 MB
     fi
     if [ $browser = yes ]; then
         need firefox-esr has firefox-esr

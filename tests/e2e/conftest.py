@@ -31,7 +31,7 @@ from cutthrough.net import buffers
 from cutthrough.policy.source import Limits
 from tests.support import starter
 from tests.support.admin import DOOR, TOKEN, Operator, operator_of
-from tests.support.browser import Browser, Tab
+from tests.support.browser import SHELL, Browser, Tab
 from tests.support.certificates import authority
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
@@ -378,7 +378,7 @@ def keep_administered(
 
 @pytest.fixture(scope="module")
 def chromium(directory: Callable[[str], Path]) -> Iterator[Browser]:
-    with Browser(directory("browser")) as running:
+    with Browser(directory("browser"), program=SHELL) as running:
         yield running
 
 

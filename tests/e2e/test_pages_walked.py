@@ -15,7 +15,7 @@ import pytest
 
 from tests.capture.flows import row
 from tests.support.admin import TOKEN, administered
-from tests.support.browser import Browser, needs_chromium
+from tests.support.browser import Tab, needs_chromium
 from tests.support.certificates import authority
 from tests.support.flows import fill
 from tests.support.live_page import sign_in
@@ -45,7 +45,7 @@ STOP = f"""(one => one === document.body ? null : [({NAME})(one),
 
 
 @pytest.fixture(scope="module")
-def shown(loop_name, directory):
+def shown(loop_name, directory, chromium):
     """A proxy with something on each of its pages, and a browser that has a session."""
     if loop_name != "uvloop":            # once is enough, in a browser it takes seconds
         pytest.skip("the pages know no event loop")
@@ -66,7 +66,7 @@ def shown(loop_name, directory):
                 reason="response_truncated" if n % 9 == 0 else "ok")
             for n in range(1, 60)])
         record(folder, made(9), name="some")
-        browser = opened.enter_context(Browser(directory("browser")))
+        browser = opened.enter_context(Tab(chromium))
         browser.look(*WIDE, "light")
         browser.open(f"http://127.0.0.1:{operator.where}/traffic")
         sign_in(browser)

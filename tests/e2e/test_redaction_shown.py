@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.admin import TOKEN
-from tests.support.browser import Browser, needs_chromium
+from tests.support.browser import needs_chromium
 from tests.support.client import PASSWORD, USER
 from tests.support.mcp_tools import ask, served
 from tests.support.secrets import BODIES, Secretive, leaks, serve
@@ -127,12 +127,12 @@ EVERYTHING = """(() => {
 
 @needs_chromium
 @pytest.mark.dials_out                       # Chromium checks if IPv6 has a route
-def test_no_secret_is_on_a_page(filled, directory, opened, loop_name):
+def test_no_secret_is_on_a_page(filled, browse, loop_name):
     """R79: in each view of each flow, in attributes, fields and storage."""
     if loop_name != "uvloop":
         pytest.skip("the page knows no event loop: once is enough")
     made = filled()
-    browser = opened.enter_context(Browser(directory("browser")))
+    browser = browse()
     browser.look(*WIDE, "light")
     where = f"http://127.0.0.1:{made.operator.where}"
     browser.open(f"{where}/traffic")
