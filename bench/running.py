@@ -73,7 +73,7 @@ class Running:
             return ""
         return (self.directory / "said").read_text(errors="replace")[-2000:].strip()
 
-    def await_line(self, pattern: str, seconds: float = 15) -> str:
+    def await_line(self, pattern: str, seconds: float = 60) -> str:
         """Wait until `pattern` matches the output; return its group 1."""
         assert self.process is not None
         deadline = time.monotonic() + seconds
