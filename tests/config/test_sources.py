@@ -71,7 +71,7 @@ def test_a_password_goes_before_the_password_file_of_a_weaker_source(tmp_path):
 
 @pytest.mark.parametrize(("content", "reason"), [
     (b"", "is empty"), (b"\n", "is empty"), (b"a\nb\n", "not one line"),
-    (b"a\x00", "not one line"), (b"\xff", "not one line"), (None, "No such file"),
+    (b"a\x00", "not one line"), (b"\xff", "is not UTF-8"), (None, "No such file"),
 ])
 def test_a_bad_password_file_is_refused(tmp_path, content, reason):
     path = tmp_path / "password"
