@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 from cutthrough.contained import Begun
 from cutthrough.exchange.work import Memory
+from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.play.request import REPLAYS, Play
 from tests.support.tasks import cancel_others
 
@@ -36,7 +37,7 @@ async def collect(memory: Memory) -> tuple[str, int]:
     """Returns why the body was refused, and the most bytes that were taken."""
     exchange = Exchange(refused=asyncio.get_running_loop().create_future())
     shared = SimpleNamespace(
-        matcher=object(), most_body=1 << 30, begin=Begun,
+        matcher=Matcher(), most_body=1 << 30, begin=Begun,
         gate=SimpleNamespace(memory=memory))
     arrival = SimpleNamespace(
         has_body=True, head=HEAD, mode=REPLAYS, asker=SimpleNamespace(name="alice"))

@@ -116,7 +116,11 @@ def test_a_call_keeps_where_its_answer_came_between_its_messages():
 
 def test_an_answer_to_a_whole_request_has_no_places():
     assert places(call(asked=None, head_asked=0)) == (-1, -1, -1, -1)
-    assert places(call(head=CALL.replace("/grpc", "/json"))) == (-1, -1, -1, -1)
+
+
+def test_an_early_answer_has_places_whatever_its_request_is():
+    """Those of other requests than calls were forgotten."""
+    assert places(call(head=CALL.replace("/grpc", "/json"))) == places(call())
 
 
 def test_a_call_may_be_answered_before_its_request_has_ended():

@@ -71,7 +71,7 @@ def in_step_of(play: Asked) -> "InStep | None":
     if is_call(play.arrival.head):
         return InStep(play, Call(matcher, play.request(True), play.shared.most_body,
                                  play.reader))
-    if may_turn(matcher, play.request(False)):
+    if matcher.begins.has_any and may_turn(matcher, play.request(False)):
         return InStep(play, Turns(matcher, play.request(True), play.reader))
     return None
 
