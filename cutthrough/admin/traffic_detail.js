@@ -171,7 +171,7 @@ function readBody(of, side) {
 // its first request, and in an interception after the origin's. When a message was held is not
 // known: that row is the last, and only outlined
 function showTiming() {
-  const isBefore = !(flow.method === "CONNECT" && flow.intercepted), after = [...PHASES];
+  const isBefore = !isOpened(flow), after = [...PHASES];
   after.splice(isBefore ? 0 : 1 + PHASES.findIndex(([field]) => field === "origin_tls_us"), 0,
     CLIENT_TLS);
   const known = [...after, HELD].filter(([field]) => flow[field] !== undefined);

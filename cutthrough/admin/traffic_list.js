@@ -55,9 +55,14 @@ const CELLS = {
   reason: flow => flow.reason === "ok" ? "" : flow.reason ?? ""};
 const cell = (flow, field) => String((CELLS[field] ?? (row => row[field] ?? ""))(flow));
 
+// SOCKS and transparent listeners have no CONNECT. A request inside may have any method, and its
+// URL has a scheme
+const OPENING = new Set(["CONNECT", "SOCKS5", "SOCKS4", "TUNNEL"]);
+const isOpened = flow => Boolean(flow.intercepted && OPENING.has(flow.method)
+  && !flow.url?.includes("://"));
 // Of an opened tunnel with requests inside, and it went well: they tell the rest. If what is
 // inside is no HTTP, its kind is tunnel
-const isFolded = flow => Boolean(!isUnfolded && flow.method === "CONNECT" && flow.intercepted
+const isFolded = flow => Boolean(!isUnfolded && isOpened(flow)
   && flow.kind === "request" && flow.fault === undefined);
 const tunnelOf = flow => flow.intercepted && flow.client_port ? `${flow.client} ${flow.client_port}`
   : null;
@@ -82,7 +87,7 @@ function clearList() {
 }
 function index(flow, seq) {
   byId.set(flow.id, seq);
-  if (flow.method === "CONNECT" && tunnelOf(flow)) connects.set(tunnelOf(flow), flow.id);
+  if (isOpened(flow) && tunnelOf(flow)) connects.set(tunnelOf(flow), flow.id);
   if (isFolded(flow)) folded++;
   else (seq < 0 ? olderShown : newerShown).push(seq);
   noteColumns(flow);

@@ -95,6 +95,25 @@ def test_the_connect_of_an_opened_tunnel_is_folded_into_its_requests(page):
     assert page.browser.run("chosenIndex()") == 50 and page.browser.faults == []
 
 
+def test_a_tunnel_by_socks_is_folded_as_that_of_a_connect(page):
+    """It had a row, and its requests did not name it. A request inside that has such a
+    method has a row."""
+    page.fill(*(row(port, method=method, url="a.test:443", intercepted=1,
+                    client_port=port, request_head=None, response_head=None,
+                    response_body=None)
+                for port, method in enumerate(("SOCKS5", "SOCKS4", "TUNNEL"), 1)),
+              *(row(port + 3, method="TUNNEL", url="https://a.test/x", intercepted=1,
+                    client_port=port) for port in (1, 2, 3)))
+    page.enter()
+    page.wait_rows(3)
+    assert page.text("#connects") == "+ 3 CONNECT"
+    page.open(2)
+    page.tab("decision")
+    page.browser.run("[...document.querySelectorAll('#panel button')].at(-1).click()")
+    page.wait_note("#detail-url", "#1 SOCKS5")
+    assert page.browser.faults == []
+
+
 def test_the_newest_200_000_stay_whenever_they_came(page):
     """Those that came while the page was open were never let go."""
     page.fill(*(row(n, url=f"http://a.test/{n}") for n in range(1, 31)))
@@ -107,7 +126,8 @@ def test_the_newest_200_000_stay_whenever_they_came(page):
         id: from + i, request: `1-${from + i}`, time: "2026-01-01T10:00:00.000",
         method: i % 3 ? "GET" : "CONNECT", intercepted: 1, kind: "request",
         client: "127.0.0.1", client_port: 1000 + Math.floor(i / 3), status: 200,
-        reason: "ok", url: `http://b.test/${from + i}`, host: "b.test", bytes: 5,
+        reason: "ok", url: i % 3 ? `http://b.test/${from + i}` : "b.test:443",
+        host: "b.test", bytes: 5,
         ms: 1})));""")
     browser.run("come(1000, 210000)")
     assert browser.run("[newer.length, older.length, byId.size]") == [
