@@ -3,7 +3,7 @@
 
 For every request, from its own bytes alone (R21, R23): parse, read the target, authenticate; then
 the phases (`phases`) judge it, find its way, and hand over to `forward` or `tunnel`. No earlier
-request has any influence.
+request has any influence, but that it may have left a connection to the same origin (`tether`).
 """
 
 cimport cython
@@ -56,6 +56,7 @@ from cutthrough.session.transfer.response cimport replay_response
 from cutthrough.session.transfer.tunnel cimport run_tunnel
 from cutthrough.session.ways.parents cimport keep_fields, may_dial_parent, seeks_parent
 from cutthrough.session.ways.reuse cimport judge_reuse
+from cutthrough.session.ways.tether cimport cut_tether, park_origin
 from cutthrough.wire.authority cimport Target
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
 from cutthrough.wire.hops cimport answer_as_last, find_loop
@@ -122,6 +123,8 @@ cdef class Connection(Client):
 
     cdef int close(self) except -1:
         try:
+            if self.extras.tether is not None:
+                cut_tether(self)
             if self.state == STREAMS:
                 lose_streams(self)
         finally:
@@ -136,6 +139,9 @@ cdef class Connection(Client):
 
     cdef bytes pool_key(self):
         return key_of_pool(self)
+
+    cdef int park(self, Upstream upstream, bint instead) except -1:
+        return park_origin(self, upstream, instead)
 
     cdef Leave may_dial(self, const Address *address) except FAULT:
         if not (may_dial_parent(self, address) if seeks_parent(self) else

@@ -38,6 +38,7 @@ from cutthrough.session.model.counters cimport count_dial
 from cutthrough.session.model.destination cimport read_destination
 from cutthrough.session.model.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
+from cutthrough.session.model.idle_pool cimport make_key
 from cutthrough.session.model.inside cimport key_of_way
 from cutthrough.session.model.narrowing cimport CERTIFIED, NARROWED, PROVEN
 from cutthrough.session.model.origin_streams cimport share, take_stream, takes_turns
@@ -63,6 +64,7 @@ from cutthrough.session.ways.local cimport connect_function
 from cutthrough.session.ways.parents cimport (
     choose_parent, dial_parent, lose_parent, praise_parents, seeks_parent, set_source_aside,
     way_of)
+from cutthrough.session.ways.tether cimport take_tethered
 from cutthrough.wire.authority cimport HOST_NAME
 from cutthrough.wire.names cimport M_CONNECT, M_TUNNEL
 from cutthrough.wire.parent cimport BY_SOCKS4
@@ -104,14 +106,16 @@ cdef int reuse(Client c) except -1:
     cdef uint16_t route = r.route
     cdef int outcome, phase
     cdef bint may
-    if r.dials or not (r.can_retry or c.entrance.is_inside):
+    if r.dials or not (r.can_retry or c.entrance.is_inside or c.extras.tether is not None):
         return OK
-    if c.entrance.is_inside:
+    if c.extras.tether is not None:
+        upstream = take_tethered(c)
+    if upstream is None and c.entrance.is_inside:
         upstream = take_spare(c)
         if upstream is None:
             upstream = take_stream(c)
     if upstream is None and r.can_retry:
-        upstream = c.context.idle_pool.take(&r.hop, c.pool_key())
+        upstream = c.context.idle_pool.take(make_key(&r.hop, c.pool_key()))
     if upstream is None:
         return OK
     c.origin = upstream
@@ -130,7 +134,7 @@ cdef int reuse(Client c) except -1:
     phase = phase_of_rule(c)
     if phase != PHASE_SEND:
         c.origin = None
-        c.context.idle_pool.park(upstream, &r.hop, c.pool_key(), False)
+        c.park(upstream, False)
         return parked(c.resume(phase))
     upstream.set_deadline(0)
     c.context.counters.reused += 1

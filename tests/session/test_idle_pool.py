@@ -16,7 +16,7 @@ from cutthrough.net.connector cimport Upstream
 from cutthrough.net.poller cimport Poller
 from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.policy.hop cimport Hop
-from cutthrough.session.model.idle_pool cimport IdlePool
+from cutthrough.session.model.idle_pool cimport IdlePool, make_key
 
 cdef class Probe:
     cdef IdlePool idle_pool
@@ -31,13 +31,13 @@ cdef class Probe:
         cdef Upstream upstream = Upstream.__new__(Upstream)
         upstream.sock.fd, upstream.sock.ready = fd, CAN_WRITE
         self.poller.add(upstream)
-        self.idle_pool.park(upstream, &hop, destination, instead)
+        self.idle_pool.park(upstream, make_key(&hop, destination), instead)
 
     def take(self, fields, bytes destination):
         "The descriptor, closed; or None."
         cdef Hop hop
         hop.kind, hop.tls, hop.parent, hop.source = fields
-        cdef Upstream upstream = self.idle_pool.take(&hop, destination)
+        cdef Upstream upstream = self.idle_pool.take(make_key(&hop, destination))
         if upstream is None:
             return None
         fd = upstream.sock.fd
@@ -52,7 +52,7 @@ cdef class Probe:
         if fields is None:
             return self.idle_pool.give_up(most)
         hop.kind, hop.tls, hop.parent, hop.source = fields
-        return self.idle_pool.give_up_of(&hop, destination, most)
+        return self.idle_pool.give_up_of(make_key(&hop, destination), most)
 
     def set_most(self, int most):
         self.idle_pool.configure(most, 2, 60)

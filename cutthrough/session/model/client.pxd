@@ -161,6 +161,8 @@ cdef class Client(UpstreamOwner):
     cdef int resume_response(self, char *data, size_t n) except -1
     # The destination as the idle pool knows it, which may depend on the user.
     cdef bytes pool_key(self)
+    # Keeps a connection to the request's origin for later requests: see tether.
+    cdef int park(self, Upstream upstream, bint instead) except -1
     cdef int close_origin(self, bint abortive) except -1
     # Adds the bytes that its pumps moved since the last call to the worker's counters; due
     # after each turn, so that a long transfer shows as it goes, and before a pump restarts.

@@ -213,8 +213,7 @@ cdef class Client:
         if self.origin is not None:
             if self.request.origin_persistent:
                 upstream, self.origin = self.origin, None
-                self.context.idle_pool.park(
-                    upstream, &self.request.hop, self.pool_key(), not self.request.can_retry)
+                self.park(upstream, not self.request.can_retry)
             else:
                 self.close_origin(False)
         self._clear_request()
@@ -275,6 +274,9 @@ cdef class Client:
 
     cdef bytes pool_key(self):
         return self.key
+
+    cdef int park(self, Upstream upstream, bint instead) except -1:
+        return upstream.close()
 
     cdef int cut_short(self, int outcome) except -1:
         return self.abort(outcome, True)

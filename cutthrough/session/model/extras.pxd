@@ -25,6 +25,7 @@ cdef class Extras:
     cdef uint64_t drawn                 # bytes that `up` has read
     cdef tuple newer_limits             # what a newer policy's rule names, None too; None: not asked
     cdef bytes tlvs                     # the connection's, of its PROXY header; see wire.proxy_header
+    cdef tuple tether                   # the connection's: key of an origin's that is its own
     cdef Block *partial                 # part of a response's head
     cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at
     cdef uint8_t relieved               # idle connections were closed for its dial: only once
@@ -46,5 +47,5 @@ cdef inline bint has_responder(Extras extras) noexcept:
 cdef inline bint is_empty(Extras extras) noexcept:
     return (extras.decision is None and extras.passage is None and extras.connector is None
             and extras.turn is None and extras.tlvs is None and extras.newer_limits is None
-            and not has_responder(extras)
+            and extras.tether is None and not has_responder(extras)
             and extras.partial == NULL and extras.opening == NULL and not extras.relieved)

@@ -30,17 +30,17 @@ cdef class IdlePool(UpstreamOwner):
     cdef int64_t timeout_ms
     cdef readonly unsigned long discarded   # died, timed out, or found no place
 
-    # A clean idle connection with this hop and destination, the caller's from now on; or None. It
-    # may have died since the kernel's last event: only for requests that can be sent twice.
-    cdef Upstream take(self, const Hop *hop, bytes destination)
+    # A clean idle connection of this key (see make_key), the caller's from now on; or None. It may
+    # have died since the kernel's last event: only for requests that can be sent twice.
+    cdef Upstream take(self, object key)
     # Keeps it, in place of the eldest if the pool is full; or ends it if it is not clean, if there
     # are enough of its key, or if those of HTTP/2 have all places. `instead`: of an idle one of its
     # key, because its request would have taken none.
-    cdef int park(self, Upstream upstream, const Hop *hop, bytes destination, bint instead) except -1
+    cdef int park(self, Upstream upstream, object key, bint instead) except -1
     # Ends up to `most` connections, those that have waited longest; with a key those of the key
     # that were parked last. Returns how many.
     cdef int give_up(self, int most) except -1
-    cdef int give_up_of(self, const Hop *hop, bytes destination, int most) except -1
+    cdef int give_up_of(self, object key, int most) except -1
     # … to this hop, whatever is behind it.
     cdef int give_up_through(self, const Hop *hop, int most) except -1
     cdef int _end(self, Upstream upstream) except -1

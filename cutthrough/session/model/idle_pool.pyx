@@ -54,8 +54,8 @@ cdef class IdlePool(UpstreamOwner):
         self.most_per_key = most_per_key
         self.timeout_ms = int(timeout * 1000)
 
-    cdef Upstream take(self, const Hop *hop, bytes destination):
-        cdef Shelf shelf = <Shelf>self.shelves.get(make_key(hop, destination))
+    cdef Upstream take(self, object key):
+        cdef Shelf shelf = <Shelf>self.shelves.get(key)
         cdef Upstream upstream
         while shelf is not None and shelf.newest is not None:
             upstream = shelf.newest
@@ -67,14 +67,11 @@ cdef class IdlePool(UpstreamOwner):
             upstream.close()
         return None
 
-    cdef int park(self, Upstream upstream, const Hop *hop, bytes destination, bint instead
-                  ) except -1:
-        cdef object key
+    cdef int park(self, Upstream upstream, object key, bint instead) except -1:
         cdef Shelf shelf
         cdef Berth berth
         if is_stream(&upstream.sock):       # its connection is kept: see origin_streams
             return upstream.close()
-        key = make_key(hop, destination)
         shelf = <Shelf>self.shelves.get(key)
         if not is_clean(upstream) or self.most_per_key == 0 or self.timeout_ms == 0:
             self.discarded += 1
@@ -124,8 +121,8 @@ cdef class IdlePool(UpstreamOwner):
             n += 1
         return n
 
-    cdef int give_up_of(self, const Hop *hop, bytes destination, int most) except -1:
-        cdef Shelf shelf = <Shelf>self.shelves.get(make_key(hop, destination))
+    cdef int give_up_of(self, object key, int most) except -1:
+        cdef Shelf shelf = <Shelf>self.shelves.get(key)
         cdef int n = 0
         while shelf is not None and n < most and shelf.newest is not None:
             self._end(self._unlink(shelf.newest))

@@ -412,4 +412,4 @@ cdef bint take_back(Client c) noexcept:
 
 
 cdef bint needs_connection(Client c) noexcept:
-    return c.request.is_tunnel or c.request.has_upgrade
+    return c.request.is_tunnel or c.request.has_upgrade or c.request.is_tethered

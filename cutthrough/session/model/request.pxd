@@ -22,9 +22,9 @@ cdef extern from *:
         _Bool persistent : 1, is_tunnel : 1, has_upgrade : 1, for_origin : 1, can_retry : 1,
             awaits_100 : 1, is_tried : 1, address_dependent : 1, reported : 1, pinned : 1,
             needs_opening : 1, acted : 1, stands_in : 1, dials : 1,
-            resumes : 1, marks_origin : 1, origin_persistent : 1, closing : 1;
+            resumes : 1, marks_origin : 1, is_tethered : 1, origin_persistent : 1, closing : 1;
         unsigned minor : 4, host_kind : 2, narrowed : 2, recording_inside : 3, room : 3,
-            queued : 5, sides : 2, interim : 6, tries : 3;
+            queued : 5, sides : 2, interim : 6, tries : 2;
     } cutthrough_request;
     _Static_assert(sizeof(cutthrough_request) == 40, "a hole, or a field too many");
     """
@@ -76,6 +76,7 @@ cdef extern from *:
         unsigned tries                      # how often it was sent again
         bint resumes                        # sent again, and what was sent waits in the pump
         bint marks_origin                   # its origin connection is not for other requests
+        bint is_tethered                    # … but for those of its own client connection: see tether
 
         # send, and the response
         unsigned interim                    # 1xx heads seen

@@ -14,7 +14,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.context cimport Context
-from cutthrough.session.model.idle_pool cimport IdlePool
+from cutthrough.session.model.idle_pool cimport IdlePool, make_key
 from cutthrough.session.model.phase cimport PHASE_TO_ORIGIN
 from cutthrough.session.model.shed cimport shed_for_descriptors
 
@@ -35,7 +35,7 @@ cdef bint relieve(Client c, int error) except -1:
 cdef bint make_room_for_port(Client c) except -1:
     """Closes idle connections to the same address: only these have its ports."""
     cdef IdlePool pool = c.context.idle_pool
-    return pool.give_up_of(&c.request.hop, c.pool_key(), SHED_FOR_A_DIAL) > 0 or (
+    return pool.give_up_of(make_key(&c.request.hop, c.pool_key()), SHED_FOR_A_DIAL) > 0 or (
         c.request.hop.parent and pool.give_up_through(&c.request.hop, SHED_FOR_A_DIAL) > 0)
 
 

@@ -5,7 +5,8 @@ A pooled connection may die the moment it is used. A request that can be sent tw
 and is retried (R19). Any other (POST, PATCH, an upgrade, any body) gets a new connection: no
 check of a socket shows whether its origin will read one more request.
 
-A connection that this request may have changed is never the next request's (R18, R23).
+A connection that this request may have changed is never the next request's (R18, R23). Those that
+its credentials have authenticated are the client's own: see `tether`.
 """
 
 from cutthrough.session.model.client cimport Client
@@ -29,14 +30,15 @@ cdef void judge_reuse(Client c, const Head *head, const char *data,
     # has no meaning (RFC 9110 section 9.3.1), and some origins see a 100-continue that we do
     # not see. A mark is never taken back: the head may be the filters', and the way, whose
     # connection is marked if it names the client, was chosen before
-    r.marks_origin |= marks_connection(head, data) or (
+    r.is_tethered |= marks_connection(head, data)
+    r.marks_origin |= (
         has_body and (r.method == M_GET or r.method == M_HEAD
                       or (head.first[F_EXPECT] != 0 and not r.awaits_100)))
 
 
 cdef bint marks_connection(const Head *head, const char *data) noexcept nogil:
     """NTLM and Negotiate authenticate the connection, not the request: later requests on it
-    are that user's (R23). Such a connection is never another client's."""
+    are that user's (R23). Such a connection is never another client's: see tether."""
     cdef const Field *field
     if head.first[F_AUTHORIZATION] == 0:
         return False
