@@ -155,6 +155,44 @@ def test_recordings_are_edited_deleted_and_counted(session):
     assert session.add([recording(0, request())])[0].number == 4
 
 
+def test_counts_of_replays_are_of_their_recordings(session):
+    session.add([recording(0, request(f"/{path}")) for path in "abcd"])
+    session.hit({1: 2, 2: 3, 3: 1})
+    session.hit({1: 1})
+    assert session.get(1).hits == 3
+    assert [row.hits for row in session.rows("", 9)] == [0, 1, 3, 3]
+    assert [each.hits for each in session.search("")] == [0, 1, 3, 3]
+    session.edit(msgspec.structs.replace(session.get(2), tags=("new",)))
+    session.hit({2: 1})
+    assert session.get(2).hits == 4
+    session.delete([1])
+    session.set_bounds(2, 0.0)
+    session.prune()
+    assert [each.hits for each in session.recordings()] == [1, 0]
+
+
+def test_a_count_of_an_earlier_program_stays(tmp_path):
+    first = Sessions(tmp_path / "s").create("a")
+    first.add([recording(0, request(f"/{path}")) for path in "ab"])
+    first._base.execute("UPDATE recordings SET hits = 5 WHERE number = 1")
+    assert [each.hits for each in first.recordings()] == [5, 0]
+    first.hit({1: 2, 2: 1})
+    assert [each.hits for each in first.recordings()] == [7, 1]
+    first.close()
+
+
+def test_a_count_does_not_write_its_recording_again(tmp_path):
+    sessions = Sessions(tmp_path / "s")
+    first = sessions.create("a")
+    body = b"b" * 4000
+    first.add([recording(0, request(f"/{n}", body=body)) for n in range(500)])
+    first.close()                            # its log is in the file then
+    again = sessions.open("a")
+    again.hit(dict.fromkeys(range(1, 501), 1))
+    assert (tmp_path / "s" / "a.session-wal").stat().st_size < 200_000
+    again.close()
+
+
 def test_a_search_finds_words_in_urls_tags_fields_and_bodies(session):
     session.add([
         recording(0, request("/alpha", fields=(("X-A", "omega"),))),

@@ -19,10 +19,15 @@ from pathlib import Path
 import msgspec
 
 from cutthrough.recording.model.key import read_key
+from cutthrough.recording.sessions.counts import (
+    drop_counts,
+    read_counts,
+    take_counts,
+)
 from cutthrough.recording.sessions.directory import SUFFIX, Session, Sessions
 from cutthrough.recording.sessions.postgres import Changes, PostgresSession
 from cutthrough.recording.sessions.session import Manifest, SessionError, encode
-from cutthrough.storage.sqlite_store import transaction
+from cutthrough.storage.sqlite_store import explained, transaction
 
 log = logging.getLogger("cutthrough")
 
@@ -52,9 +57,6 @@ class Copy(Session):
         super().__init__(path, key, manifest)
         # Deletions in the middle are a transaction of their own
         self._is_sure = False
-        with transaction(self._base, self._path):
-            self._base.execute("CREATE INDEX IF NOT EXISTS recordings_hit "
-                               "ON recordings (number) WHERE hits > 0")
 
     def follow(self, session: PostgresSession) -> bool:
         """Takes some of the changes. False: it has all. Raises StoreError."""
@@ -109,6 +111,7 @@ class Copy(Session):
                     recording, number=0, hits=0))) for recording in changes.recordings])
             self._base.execute(
                 "DELETE FROM recordings WHERE number < ?", (changes.first,))
+            drop_counts(self._base, 0, changes.first - 1)
             manifest = self._put_manifest(self.manifest, changes.at)
         self.manifest = manifest
 
@@ -120,13 +123,14 @@ class Copy(Session):
 
     def tell_hits(self, session: PostgresSession) -> None:
         """Adds the hits of this host to the session's. Raises StoreError."""
-        while rows := self._select("SELECT number, hits FROM recordings WHERE hits > 0 "
-                                   "LIMIT ?", (MOST_HITS,)):
-            session.hit(dict(rows))
+        while hits := self._read_counts():
+            session.hit(hits)
             with transaction(self._base, self._path):
-                self._base.executemany(
-                    "UPDATE recordings SET hits = hits - ? WHERE number = ?",
-                    [(hits, number) for number, hits in rows])
+                take_counts(self._base, hits)
+
+    def _read_counts(self) -> dict[int, int]:
+        with explained(self._path):
+            return read_counts(self._base, MOST_HITS)
 
 
 def nothing() -> None: ...

@@ -24,10 +24,11 @@ import cutthrough
 from cutthrough.recording.model.key import read_key
 from cutthrough.recording.model.masking import make_masker
 from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.sessions.counts import add_counts, drop_counts, with_counts
 from cutthrough.recording.sessions.offsets import Offset, advance
+from cutthrough.recording.sessions.reads import list_reads, log_read
 from cutthrough.recording.sessions.session import (
     MOST_PRUNED,
-    MOST_READS,
     VERSION,
     AnySession,
     AnySessions,
@@ -76,9 +77,6 @@ CREATE TABLE recordings (
     status INTEGER NOT NULL, tags TEXT NOT NULL, data BLOB NOT NULL);
 PRAGMA user_version = {VERSION};
 """
-# Of operators, made with the first
-_READS = ("CREATE TABLE IF NOT EXISTS reads (at_ms INTEGER NOT NULL, uid INTEGER NOT "
-          "NULL, verb TEXT NOT NULL, what TEXT NOT NULL, found INTEGER NOT NULL)")
 # Of a recording, without its number
 VALUES = ("created_us", "hits", "method", "url", "status", "tags", "data")
 _INSERT = (f"INSERT INTO recordings ({', '.join(VALUES)}) "
@@ -240,8 +238,11 @@ class Session(AnySession):
                 if created_us >= oldest_us:
                     break
                 last = number
+        if not last:
+            return 0
+        drop_counts(self._base, 0, last)
         deletions = self._base.execute(
-            "DELETE FROM recordings WHERE number <= ?", (last,)).rowcount if last else 0
+            "DELETE FROM recordings WHERE number <= ?", (last,)).rowcount
         self._count -= deletions
         return deletions
 
@@ -255,9 +256,11 @@ class Session(AnySession):
 
     def _delete(self, numbers: Iterable[int]) -> int:
         """Readers read the whole session again."""
-        deletions = sum(self._base.execute(
-            "DELETE FROM recordings WHERE number = ?", (number,)).rowcount
-            for number in numbers)
+        deletions = 0
+        for number in numbers:
+            deletions += self._base.execute(
+                "DELETE FROM recordings WHERE number = ?", (number,)).rowcount
+            drop_counts(self._base, number, number)
         self._count -= deletions
         if deletions:
             self._note_edit()
@@ -270,8 +273,9 @@ class Session(AnySession):
         recordings, size = list[Recording](), 0
         with explained(self._path):
             for row in self._base.execute(
-                    f"SELECT {_ROW} FROM recordings WHERE number > ? "
-                    "ORDER BY number LIMIT ?", (number, most)):
+                    with_counts(self._base, f"SELECT {_ROW} FROM recordings "
+                                "WHERE number > ? ORDER BY number LIMIT ?"),
+                    (number, most)):
                 recordings.append(self._read(row))
                 size += len(row[-1])
                 if size >= READ_BYTES:
@@ -330,6 +334,7 @@ class Session(AnySession):
         entry = self.masker.recording(recording)
         with self._changed():
             self._note_edit()
+            drop_counts(self._base, recording.number, recording.number)
             return self._base.execute(
                 "UPDATE recordings SET created_us = ?, hits = ?, method = ?, url = ?, "
                 "status = ?, tags = ?, data = ? WHERE number = ?",
@@ -345,27 +350,16 @@ class Session(AnySession):
             return self._delete(numbers)
 
     def hit(self, hits: dict[int, int]) -> None:
-        rows = msgspec.json.encode(hits).decode()
-        # One statement: other threads have Python meanwhile
         with transaction(self._base, self._path):
-            self._base.execute(
-                "UPDATE recordings SET hits = hits + new.value FROM json_each(?) new "
-                "WHERE number = CAST(new.key AS INTEGER)", (rows,))
+            add_counts(self._base, hits)
 
     def log(self, verb: str, what: str, count: int) -> None:
         with transaction(self._base, self._path):
-            self._base.execute(_READS)
-            self._base.execute("INSERT INTO reads VALUES (?, ?, ?, ?, ?)", (
-                time.time_ns() // 1_000_000, os.getuid(), verb, what, count))
-            self._base.execute("DELETE FROM reads WHERE rowid <= (SELECT max(rowid) "
-                               "FROM reads) - ?", (MOST_READS,))
+            log_read(self._base, verb, what, count)
 
     def reads(self) -> list[Read]:
         with transaction(self._base, self._path):
-            self._base.execute(_READS)
-        return [Read(*row) for row in self._select(
-            "SELECT at_ms, uid, '', verb, what, found FROM reads ORDER BY rowid DESC",
-            ())]
+            return list_reads(self._base)
 
     def __len__(self) -> int:
         return int(self._select("SELECT count(*) FROM recordings", ())[0][0])
@@ -377,7 +371,8 @@ class Session(AnySession):
     def _select(self, statement: str, values: Sequence[object]
                 ) -> list[tuple[Any, ...]]:
         with explained(self._path):
-            return self._base.execute(statement, values).fetchall()
+            return self._base.execute(
+                with_counts(self._base, statement), values).fetchall()
 
     def _read(self, row: tuple[int, ...]) -> Recording:
         try:
