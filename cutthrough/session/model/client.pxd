@@ -4,8 +4,9 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from cutthrough.net.address cimport Address
-from cutthrough.net.buffers cimport Block, give_block
+from cutthrough.net.buffers cimport Block, bytes_of, give_block
 from cutthrough.net.connector cimport Upstream, UpstreamOwner
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.relay cimport Relay
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.hop cimport HOP_DIRECT
@@ -24,6 +25,7 @@ from cutthrough.session.model.state cimport (
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.openings cimport Opening
+from cutthrough.wire.reply cimport is_head_of_call
 
 cdef class Journal:
     """The log of endings. Implemented by `log`."""
@@ -269,7 +271,9 @@ cdef inline bint is_last(Client client) noexcept:
 
 
 # Whether the request in hand is a call of gRPC, by HTTP/2.
-cdef bint is_call(Client client)
+cdef inline bint is_call(Client client):
+    return is_stream(&client.sock) and client.head != NULL and is_head_of_call(
+        bytes_of(client.head)[:client.head.end])
 
 # The reply that refuses the request in hand; `close`: it is the connection's last. Returns a
 # borrowed pointer to memory that is valid until the next call; NULL: this outcome has none.

@@ -43,7 +43,7 @@ from cutthrough.session.model.states import TABLE
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD, M_TUNNEL
 from cutthrough.wire.reply cimport (
-    NO_HINT, is_head_of_call, reply_to_call, reply_with_hint, reply_with_id, reply_with_retry)
+    NO_HINT, reply_to_call, reply_with_hint, reply_with_id, reply_with_retry)
 from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_refusal
 
 cdef enum:
@@ -431,10 +431,6 @@ cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) n
     if r.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
         return reply_with_hint(r.hint, close, r.method != M_HEAD, known, length)
     return reply_with_retry(outcome, close, r.method != M_HEAD, known, r.retry_s, length)
-
-
-cdef bint is_call(Client c):
-    return is_stream(&c.sock) and c.head != NULL and is_head_of_call(bytes_of(c.head)[:c.head.end])
 
 
 cdef object refusals_of(Client c):
