@@ -21,7 +21,7 @@ from cutthrough.cli.standard import fill_standard, heed_children
 from cutthrough.cli.verbs import VERBS, parse, version
 from cutthrough.config.bundles import BundleSource, check_source, current_of
 from cutthrough.config.config import Config, ConfigError
-from cutthrough.config.files import reason_of, stop_waiting
+from cutthrough.config.files import describe_error, stop_waiting
 from cutthrough.config.mistake import Mistake, noting, raise_all, show_all
 from cutthrough.config.settings import (
     Setting,
@@ -387,7 +387,7 @@ def run(sources: Sources) -> int:
         return run_supervisor(sources, early)
     except OSError as error:
         print(f"cutthrough: {error.filename or 'cannot start'}: "
-              f"{reason_of(error.errno) if error.errno else error}", file=sys.stderr)
+              f"{describe_error(error)}", file=sys.stderr)
     except KeyboardInterrupt:                # before the supervisor caught signals
         pass
     return 1

@@ -99,10 +99,15 @@ def decode(data: bytes) -> str:
         raise FileError(f"is not UTF-8, in line {line}") from None
 
 
-def reason_of(number: int) -> str:
-    """The text of an errno. A file may be too large for the limit of this process,
+def describe_error(error: OSError) -> str:
+    """The error's own text. A file may be too large for the limit of this process,
     which counts for memory that processes share, too."""
-    return os.strerror(number) + (limit_of_files() if number == errno.EFBIG else "")
+    return (error.strerror or str(error)) + (
+        limit_of_files() if error.errno == errno.EFBIG else "")
+
+
+def describe_errno(number: int) -> str:
+    return describe_error(OSError(number, os.strerror(number)))
 
 
 def limit_of_files() -> str:

@@ -13,7 +13,7 @@ from cutthrough.bundle.cache import CURRENT, Cache
 from cutthrough.bundle.manifest import NO_LABEL, BundleError, Label
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.database import FORM
-from cutthrough.config.files import reason_of
+from cutthrough.config.files import describe_error
 from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake, nearest, raise_all
 from cutthrough.config.parents import DIRECT
@@ -388,8 +388,7 @@ def check_fleet(config: Config) -> None:
 def describe(error: Exception) -> str:
     """Returns the error as one line of the error log."""
     if isinstance(error, OSError):
-        return (f"{error.filename or 'cannot open'}: "
-                f"{reason_of(error.errno) if error.errno else error}")
+        return f"{error.filename or 'cannot open'}: {describe_error(error)}"
     others = len(error.others) if isinstance(error, Mistake) else 0
     return str(error) + (f" (and {show_count(others, 'more mistake')}; "
                          "`cutthrough check` lists all)" if others else "")

@@ -26,7 +26,7 @@ from cutthrough.net.linux cimport (
     CLOCK_REALTIME, EAGAIN, ENOBUFS, ENOMEM, F_GETFL, F_SETFL, MSG_DONTWAIT, MSG_NOSIGNAL,
     O_APPEND, SEEK_CUR, clock_gettime, errno, fcntl, iovec, lseek, msghdr, pwrite, timespec)
 from cutthrough.net.linux cimport send as sys_send
-from cutthrough.config.files import reason_of
+from cutthrough.config.files import describe_errno
 from cutthrough.log.nonblocking import open_path
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
@@ -191,7 +191,7 @@ cdef class FileSink(LogSink):
 
     cdef int note_error(self, ssize_t r) except -1:
         self.is_missing = r < 0 and errno == ESTALE and self.is_own
-        self.error_text = None if r >= 0 or errno == EAGAIN else reason_of(errno)
+        self.error_text = None if r >= 0 or errno == EAGAIN else describe_errno(errno)
         return 0
 
     cdef size_t send(self, const char *data, size_t n) except? 0:

@@ -97,8 +97,14 @@ def test_bulk_for_which_splice_is_refused_is_copied(
     assert (folder / "called").exists()
 
 
-# Its octets and bytes' own 33 are an odd number, as of no struct
-LONG = ".".join(["a" * 60, "b" * 60, "c" * 62, "example"])
+# The line gets its octets: with the 33 of bytes an odd number, as of no struct
+REASON = "allowed " * 8
+DECIDE = f"""
+import cutthrough
+
+async def decide(request):
+    return cutthrough.Decision(True, {REASON!r})
+"""
 
 
 def test_a_line_of_the_log_without_memory_is_dropped(
@@ -113,12 +119,12 @@ def test_a_line_of_the_log_without_memory_is_dropped(
         conn.send(OK)
 
     proxy = start_policy(
-        LOCAL, f'dns_overrides = ["{LONG}=127.0.0.1"]\n',
+        LOCAL, hook=DECIDE,
         env={"PYTHONMALLOC": "malloc", **build_preload(
-            folder, SCARCE % (f"n == {len(LONG) + 33}", scarce))})
+            folder, SCARCE % (f"n == {len(REASON) + 33}", scarce))})
     origin, worker = make_origin(wait), proxy.worker.pid
     client = dial(proxy)
-    client.send(build_request("GET", f"http://{LONG}:{origin.port}/"))
+    client.send(build_request("GET", origin.url()))
     origin.wait_requests(1)
     scarce.touch()
     gate.set()
