@@ -35,7 +35,7 @@ def leave_at_once(status: int) -> NoReturn:
 
     leave_soon(status)
     # As multiprocessing's children do it; it waits for threads that are no daemons
-    threading._shutdown()                    # type: ignore[attr-defined]  # typeshed
+    threading._shutdown()                    # type: ignore[attr-defined]  # typeshed lacks it
     atexit._run_exitfuncs()
     for out in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What drains in the program before an upgrade follows the rules of the new program."""
+"""Tunnels that drain in the old program of an upgrade follow the rules of the new."""
 
 import signal
 
@@ -28,8 +28,8 @@ def kept(start, tmp_path, make_origin, dial):
 
 @pytest.mark.any_loop
 @pytest.mark.parametrize("programs", [1, 2])
-def test_a_reload_cuts_what_drains_in_programs_before(kept, opened, programs):
-    """A user who was not allowed any more kept the tunnel for the whole drain."""
+def test_a_reload_cuts_draining_tunnels_of_older_programs(kept, opened, programs):
+    """A refused user kept the tunnel for the whole drain."""
     proxy, tunnel, rules = kept
     new = successor_of(proxy)
     opened.callback(end_all, new)
@@ -53,7 +53,7 @@ def test_a_reload_cuts_what_drains_in_programs_before(kept, opened, programs):
 
 
 @pytest.mark.any_loop
-def test_rules_that_come_with_an_upgrade_hold_for_what_drains(kept, opened):
+def test_rules_that_come_with_an_upgrade_hold_for_draining_tunnels(kept, opened):
     proxy, tunnel, rules = kept
     rules.write_text(RULE % "deny")
     new = successor_of(proxy)

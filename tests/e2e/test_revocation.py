@@ -1,6 +1,6 @@
-"""A reload, and what is under way at that moment: which of it ends, of each kind, by
-each change. What is a tunnel, becomes one or runs inside an opened one ends if `cut`
-asks for that; a plain request goes on; the next one is judged by the new policy."""
+"""The kinds of connections under way at a reload, and which of them each change ends.
+If `cut` asks for that, a tunnel ends, a request that becomes one, and all inside an
+opened tunnel. A plain request goes on, and the next one is judged by the new policy."""
 
 import contextlib
 import datetime

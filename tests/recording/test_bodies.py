@@ -69,6 +69,7 @@ async def test_a_request_whose_task_is_cancelled_is_refused():
         shared = SimpleNamespace(matcher=None, waiting=set(), begin=Begun)
         exchange = SimpleNamespace(
             refuse=lambda *reason, to=refused: to.set_result(reason))
+        # Parts of the real ones, as far as a play that is cancelled gets
         play = Play(shared, exchange, SimpleNamespace(has_body=False))  # type: ignore
         play.start()
         for _ in range(steps):
